@@ -1,0 +1,3 @@
+module github.com/fencekit/fencekit-go
+
+go 1.26.0
