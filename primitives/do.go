@@ -1,0 +1,236 @@
+package primitives
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fencekit/fencekit-go/primitives/fence"
+)
+
+// Result is the answer of [Guard.Do].
+type Result struct {
+	Outcome    Outcome
+	Memo       []byte      // what the body returned, now or when it ran
+	Token      fence.Token // of the grant; invalid if Replayed or Unguarded
+	Takeovers  int         // how often the operation was taken over so far
+	MemoStored bool        // false if a later call may run the body again, or cannot have the result
+}
+
+// Do runs fn as the operation op, unless it is done already: then it returns the
+// memo without running fn.
+//
+// fn runs in the caller's goroutine. Its context carries the fencing token
+// ([fence.FromContext]) and what is known of the attempt ([AttemptFromContext]), and
+// ends with a cause that matches [fence.ErrLeaseLost] when the lease is lost; fn must
+// stop then. Meanwhile the lease is renewed. What fn returns ends the operation:
+//   - a result is stored as the memo. If a newer grant exists, nothing is stored and
+//     Do returns a [*SupersededError], which matches [fence.ErrLeaseLost].
+//   - an error is returned as it is, never wrapped. By default the operation is aborted
+//     and the next call runs it again; GuardOptions.Judge can decide otherwise.
+//   - a panic, or [runtime.Goexit], aborts the operation and goes on.
+//
+// An error of fn that is a [fence.StaleError] of this resource, while the lease is
+// still the newest, raises the floor of the resource's tokens: a store has seen a
+// token from before Redis lost its data, and the next call gets a higher one.
+//
+// Errors that say that fn has not run are those of [Guard.Begin], and that of
+// GuardOptions.Seal.
+func (g *Guard) Do(ctx context.Context, op Op, fn func(context.Context) ([]byte, error)) (Result, error) {
+	watch := g.watch(ctx, op)
+	start, err := g.Begin(ctx, op)
+	if err != nil {
+		if g.opts.FailOpen && errors.Is(err, ErrUnavailable) {
+			return g.unguarded(ctx, watch, fn)
+		}
+		watch.refused(err)
+		return Result{}, err
+	}
+	watch.began(start)
+	if start.Outcome == Replayed {
+		return Result{Outcome: Replayed, Memo: start.Memo, Takeovers: start.Takeovers, MemoStored: true}, nil
+	}
+	r := &run{guard: g, claim: start.Claim, watch: watch,
+		result: Result{Outcome: start.Outcome, Token: start.Claim.Token(), Takeovers: start.Takeovers}}
+	return r.do(ctx, fn)
+}
+
+func (g *Guard) unguarded(ctx context.Context, watch *watch, fn func(context.Context) ([]byte, error)) (Result, error) {
+	watch.unguarded()
+	memo, err := fn(fence.WithoutTokens(ctx))
+	return Result{Outcome: Unguarded, Memo: memo}, err
+}
+
+// run is one run of a body under a claim.
+type run struct {
+	guard  *Guard
+	claim  *Claim
+	watch  *watch
+	result Result
+}
+
+func (r *run) do(ctx context.Context, fn func(context.Context) ([]byte, error)) (Result, error) {
+	held, stop := r.claim.Keep(ctx)
+	returned := false
+	defer func() {
+		stop()
+		if !returned { // panic or Goexit: neither is recovered, both go on
+			r.interrupted(ctx)
+		}
+	}()
+	memo, err := r.body(held, fn)
+	returned = true
+	stop()
+	lost := lostCause(held)
+	if err != nil {
+		r.failed(ctx, err, lost)
+		return r.result, err
+	}
+	r.result.Memo = memo
+	return r.succeeded(ctx, memo, lost)
+}
+
+func (r *run) body(held context.Context, fn func(context.Context) ([]byte, error)) ([]byte, error) {
+	attempt := Attempt{Key: r.claim.key, Outcome: r.result.Outcome, Token: r.result.Token, Takeovers: r.result.Takeovers}
+	held = context.WithValue(held, attemptKey{}, attempt)
+	if seal := r.guard.opts.Seal; seal != nil {
+		if err := seal(held); err != nil {
+			return nil, err
+		}
+	}
+	return fn(held)
+}
+
+// interrupted cleans up after a body that did not return. Whether an at-most-once
+// body has taken effect is unknown then, so its record stays.
+func (r *run) interrupted(ctx context.Context) {
+	r.watch.panicked()
+	if r.guard.opts.AtMostOnce {
+		return
+	}
+	r.abort(ctx, 0)
+}
+
+func (r *run) failed(ctx context.Context, err, lost error) {
+	r.watch.failed(err, lost)
+	if lost != nil && r.guard.opts.AtMostOnce {
+		return // interrupted: its outcome is unknown
+	}
+	verdict := Abort
+	if judge := r.guard.opts.Judge; judge != nil {
+		verdict = judge(err)
+	}
+	switch verdict.kind {
+	case suspend:
+		r.watch.lost(r.claim.Suspend(ctx, verdict.wait))
+	case memoise:
+		r.watch.stored(r.claim.Fail(ctx, verdict.memo), len(verdict.memo))
+	case abort:
+		var stale *fence.StaleError
+		if errors.As(err, &stale) && stale.Resource == r.claim.resource {
+			r.abort(ctx, stale.Current)
+			return
+		}
+		r.abort(ctx, 0)
+	}
+}
+
+func (r *run) abort(ctx context.Context, floor fence.Value) {
+	raised, err := r.claim.AbortAbove(ctx, floor)
+	r.watch.aborted(raised, err)
+}
+
+// succeeded stores the memo. Only a proof that somebody came after us makes a
+// success an error: failing for less would have the effect repeated.
+func (r *run) succeeded(ctx context.Context, memo []byte, lost error) (Result, error) {
+	err := r.claim.Complete(ctx, memo)
+	r.watch.stored(err, len(memo))
+	switch {
+	case err == nil:
+		r.result.MemoStored = len(memo) <= r.guard.opts.MaxMemo
+		return r.result, nil
+	case errors.Is(err, fence.ErrLeaseLost):
+		return r.result, err
+	case lost != nil:
+		return r.result, lost // and Redis could not say that it is ours all the same
+	case r.guard.opts.StrictMemo:
+		return r.result, err
+	}
+	return r.result, nil
+}
+
+// Verdict says what an error of the body means for its record.
+type Verdict struct {
+	kind verdictKind
+	memo []byte
+	wait time.Duration
+}
+
+type verdictKind int
+
+const (
+	abort verdictKind = iota
+	suspend
+	memoise
+)
+
+// Abort is the default verdict: the operation has not happened, and the next call
+// runs it again.
+var Abort = Verdict{}
+
+// Suspend is the verdict that the body has only started the operation, and that its
+// result arrives within d; see [Claim.Suspend].
+func Suspend(d time.Duration) Verdict { return Verdict{kind: suspend, wait: d} }
+
+// MemoiseFailure is the verdict that the operation has failed for good: later calls
+// get a [*FailedError] with the memo.
+func MemoiseFailure(memo []byte) Verdict { return Verdict{kind: memoise, memo: memo} }
+
+// Attempt is what a body may know of the attempt that it is.
+type Attempt struct {
+	Key       Key
+	Outcome   Outcome // Begun, Reclaimed or TakenOver
+	Token     fence.Token
+	Takeovers int
+}
+
+type attemptKey struct{}
+
+// AttemptFromContext returns the attempt of the innermost [Guard.Do], and false
+// outside of any.
+func AttemptFromContext(ctx context.Context) (Attempt, bool) {
+	a, ok := ctx.Value(attemptKey{}).(Attempt)
+	return a, ok
+}
+
+// Do is [Guard.Do] for a result of any type that encoding/json can carry. A memo that
+// cannot be decoded as T is a [*CorruptError]; a result that cannot be encoded is an
+// error, and the operation is aborted.
+func Do[T any](ctx context.Context, g *Guard, op Op, fn func(context.Context) (T, error)) (T, error) {
+	var ran *T
+	res, err := g.Do(ctx, op, func(ctx context.Context) ([]byte, error) {
+		v, err := fn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		ran = &v
+		memo, err := json.Marshal(v)
+		if err != nil {
+			return nil, fmt.Errorf("fencekit: the result of key %s: %w", op.Key, err)
+		}
+		return memo, nil
+	})
+	var v T
+	switch {
+	case err != nil:
+		return v, err
+	case ran != nil:
+		return *ran, nil
+	}
+	if err := json.Unmarshal(res.Memo, &v); err != nil {
+		return v, &CorruptError{"the memo of key " + op.Key.String(), err.Error()}
+	}
+	return v, nil
+}

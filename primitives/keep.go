@@ -1,0 +1,249 @@
+package primitives
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fencekit/fencekit-go/primitives/fence"
+)
+
+// Keep renews the lease until stop is called or it is lost. The context that it
+// returns carries the token, and ends
+//   - when ctx does,
+//   - when stop is called, with [context.Canceled] as its cause,
+//   - when the lease is lost, with a cause that matches [fence.ErrLeaseLost]: as soon
+//     as Redis says so, and at [Lease.Deadline] even while Redis does not answer.
+//
+// All leases of a [Store] are renewed by one goroutine, with one pipelined round
+// trip for all that are due (one for each primary of a cluster). Transient errors
+// are retried until the deadline.
+func (t *tenure) Keep(ctx context.Context) (held context.Context, stop context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(fence.NewContext(ctx, t.Token()))
+	t.mu.Lock()
+	k := &kept{tenure: t, cancel: cancel, due: t.sent.Add(t.renewEvery())}
+	t.mu.Unlock()
+	k.timer = time.AfterFunc(time.Until(t.Deadline()), k.expire)
+	t.store.keeper.add(k)
+	return ctx, func() {
+		t.store.keeper.remove(k)
+		k.timer.Stop()
+		cancel(context.Canceled)
+	}
+}
+
+func (t *tenure) renewEvery() time.Duration {
+	if t.every > 0 {
+		return t.every
+	}
+	return t.ttl / 3
+}
+
+// lostCause is the loss of a lease by which ctx ended, or nil.
+func lostCause(ctx context.Context) error {
+	if cause := context.Cause(ctx); errors.Is(cause, fence.ErrLeaseLost) {
+		return cause
+	}
+	return nil
+}
+
+// kept is one tenure that is kept alive.
+type kept struct {
+	*tenure
+	cancel context.CancelCauseFunc
+	timer  *time.Timer // fires at the deadline
+
+	due time.Time // of the next renewal; owned by the keeper
+}
+
+// expire ends the holder's context at the deadline. A renewal that came in since
+// the timer was set has moved the deadline.
+func (k *kept) expire() {
+	if left := time.Until(k.Deadline()); left > 0 {
+		k.timer.Reset(left)
+		return
+	}
+	k.store.keeper.remove(k)
+	k.cancel(&LostError{Resource: k.resource, Token: k.Token().Value, Step: "deadline"})
+}
+
+// apply takes the outcome of one renewal and says when the next is due; never, if
+// the lease is lost.
+func (k *kept) apply(r reply, err error, sent time.Time) (due time.Time, lost error) {
+	if err == nil {
+		err = k.renewedBy(r, "renew", sent, k.ttl)
+	}
+	switch {
+	case err == nil:
+		return sent.Add(k.renewEvery()), nil
+	case errors.Is(err, fence.ErrLeaseLost):
+		return due, err
+	}
+	return time.Now().Add(k.retryEvery()), nil
+}
+
+// retryEvery is the time between attempts while Redis does not answer.
+func (k *kept) retryEvery() time.Duration { return min(k.renewEvery()/4, 250*time.Millisecond) }
+
+// keeper renews all kept tenures of a store. Its goroutine runs while there are
+// any.
+type keeper struct {
+	store *Store
+
+	mu      sync.Mutex
+	all     map[*kept]struct{}
+	changed chan struct{} // wakes the goroutine
+	running bool
+}
+
+func newKeeper(s *Store) *keeper {
+	return &keeper{store: s, all: map[*kept]struct{}{}, changed: make(chan struct{}, 1)}
+}
+
+func (k *keeper) add(t *kept) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.all[t] = struct{}{}
+	if !k.running {
+		k.running = true
+		go k.loop()
+	}
+	k.poke()
+}
+
+func (k *keeper) remove(t *kept) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.all, t)
+	if len(k.all) == 0 {
+		k.poke()
+	}
+}
+
+func (k *keeper) poke() {
+	select {
+	case k.changed <- struct{}{}:
+	default:
+	}
+}
+
+// loop never waits for Redis: a renewal that hangs must not delay the others.
+func (k *keeper) loop() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-k.changed:
+		}
+		batch, next, idle := k.takeDue(time.Now())
+		if idle {
+			return
+		}
+		for _, group := range k.byPrimary(batch) {
+			go k.renew(group)
+		}
+		timer.Reset(time.Until(next))
+	}
+}
+
+// takeDue collects what is due, together with what will be within an eighth of its
+// interval, so that leases fall into step and share round trips. What it takes is
+// tried again in a while, unless an answer says otherwise before.
+func (k *keeper) takeDue(now time.Time) (batch []*kept, next time.Time, idle bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.all) == 0 {
+		k.running = false
+		return nil, next, true
+	}
+	due := false
+	for t := range k.all {
+		due = due || !t.due.After(now)
+	}
+	for t := range k.all {
+		if due && !t.due.Add(-t.renewEvery()/8).After(now) {
+			batch = append(batch, t)
+			t.due = now.Add(t.renewEvery())
+		}
+		if next.IsZero() || t.due.Before(next) {
+			next = t.due
+		}
+	}
+	return batch, next, false
+}
+
+// byPrimary groups a batch by the node that answers for it, so that a frozen node
+// does not keep the leases of the others from being renewed.
+func (k *keeper) byPrimary(batch []*kept) map[*redis.Client][]*kept {
+	groups := map[*redis.Client][]*kept{}
+	cluster, isCluster := k.store.client.(*redis.ClusterClient)
+	for _, t := range batch {
+		var node *redis.Client
+		if isCluster {
+			// An error leaves nil, a group of its own: renewing it will tell.
+			node, _ = cluster.MasterForKey(context.Background(), t.names.lease())
+		}
+		groups[node] = append(groups[node], t)
+	}
+	return groups
+}
+
+// renew renews one group in one round trip, and once more, with the text of the
+// script, what the server did not know by its digest.
+func (k *keeper) renew(group []*kept) {
+	ctx, cancel := context.WithTimeout(context.Background(), k.store.opts.Timeout)
+	defer cancel()
+	sent := time.Now()
+	unknown := k.pipeline(ctx, group, sent, func(p redis.Pipeliner, c call) *redis.Cmd {
+		return p.EvalSha(ctx, c.script.sha, c.keys, c.args...)
+	})
+	if len(unknown) > 0 {
+		k.pipeline(ctx, unknown, time.Now(), func(p redis.Pipeliner, c call) *redis.Cmd {
+			return p.Eval(ctx, c.script.src, c.keys, c.args...)
+		})
+	}
+}
+
+func (k *keeper) pipeline(ctx context.Context, group []*kept, sent time.Time,
+	add func(redis.Pipeliner, call) *redis.Cmd,
+) (unknown []*kept) {
+	cmds := make([]*redis.Cmd, len(group))
+	// The error of a pipeline is that of one of its commands; each is looked at.
+	_, _ = k.store.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, t := range group {
+			cmds[i] = add(p, t.renewal(t.ttl))
+		}
+		return nil
+	})
+	for i, t := range group {
+		value, err := cmds[i].Result()
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			unknown = append(unknown, t)
+			continue
+		}
+		var r reply
+		if err == nil {
+			r, err = decode("renew", value)
+		}
+		due, lost := t.apply(r, err, sent)
+		if lost != nil {
+			k.remove(t)
+			t.cancel(lost)
+			continue
+		}
+		k.settle(t, due)
+	}
+	return unknown
+}
+
+// settle sets when t is due again.
+func (k *keeper) settle(t *kept, due time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t.due = due
+	k.poke()
+}

@@ -1,0 +1,28 @@
+-- acquire: take the lease of a resource, or wait in line for it.
+-- KEYS  1 lease  2 token  3 queue  4 waiters
+-- ARGV  1 nonce  2 lease ttl, ms  3 holder
+--       4 epoch  5 floor, 19 digits  6 token ttl, ms
+--       7 channel of a caller that waits, else ''  8 its ticket, '' at first  9 its life in the queue, ms
+-- returns {'granted', token}
+--         {'busy', remaining ms, holder, token, since ms [, ticket, place in the queue]}
+--         {'corrupt', key, reason}
+-- A repeat with the nonce of the present holder gets the same grant again.
+-- include: clock token state lease
+local nonce, ttl, epoch = ARGV[1], ARGV[2], tonumber(ARGV[4])
+local time = clock()
+local who = {nonce = nonce, ttl = ttl, exec = '', order = '', holder = ARGV[3], op = '',
+  channel = ARGV[7], ticket = ARGV[8], life = tonumber(ARGV[9])}
+
+local lease, bad = read_lease(KEYS[1])
+if bad then return bad end
+if not lease then lease = yield_to_queue(time, who, epoch, ARGV[6]) end
+if lease and lease.nonce ~= nonce then return busy_reply(time, lease, who) end
+
+if who.ticket ~= '' then leave(nonce) end
+if lease then -- our first reply was lost, or we were handed it
+  redis.call('PEXPIRE', KEYS[1], ttl)
+  return {'granted', lease.token}
+end
+local token, failed = grant(time, who, epoch, ARGV[5], ARGV[6])
+if failed then return failed end
+return {'granted', token}

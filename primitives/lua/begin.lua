@@ -1,0 +1,89 @@
+-- begin: start one guarded operation: look at its record, take the lease of its
+-- resource, issue the token, mark the record running; all or nothing.
+-- KEYS  1 lease  2 token  3 queue  4 waiters  5 record
+-- ARGV  1 nonce  2 lease ttl, ms  3 holder
+--       4 epoch  5 floor, 19 digits  6 token ttl, ms
+--       7 channel of a caller that waits, else ''  8 its ticket, '' at first  9 its life in the queue, ms
+--       10 record ttl, ms  11 execution, or ''  12 order of the attempt in it
+--       13 fingerprint, or ''  14 '1' if a newer attempt takes over
+--       15 '1' for at most once  16 limit of takeovers, 0 for none
+-- returns {'begun' | 'reclaimed' | 'takeover', token, takeovers}
+--         {'done' | 'failed', memo}
+--         {'oversize', size, limit}
+--         {'busy', remaining ms, holder, token, since ms [, ticket, place in the queue]}
+--         {'mismatch', fingerprint of the record, holder}
+--         {'poisoned', takeovers, holder}
+--         {'unknown', holder, began ms}
+--         {'corrupt', key, reason}
+-- A repeat with the nonce of the present holder gets the same grant again.
+-- include: clock token state lease
+local nonce, ttl, epoch, token_ttl = ARGV[1], ARGV[2], tonumber(ARGV[4]), ARGV[6]
+local exec, order, fp = ARGV[11], ARGV[12], ARGV[13]
+local limit = tonumber(ARGV[16])
+local time = clock()
+local who = {nonce = nonce, ttl = ttl, exec = exec, order = order, holder = ARGV[3], op = KEYS[5],
+  channel = ARGV[7], ticket = ARGV[8], life = tonumber(ARGV[9])}
+
+local lease, bad = read_lease(KEYS[1])
+if bad then return bad end
+local record
+record, bad = read_record(KEYS[5])
+if bad then return bad end
+
+-- refuse: an answer that ends this call without a grant. A waiter leaves the
+-- queue and passes on what it was handed.
+local function refuse(reply)
+  if who.ticket ~= '' then leave(nonce) end
+  if lease and lease.nonce == nonce then drop(time, nonce, epoch, token_ttl) end
+  return reply
+end
+
+local once = ARGV[15] == '1' or (record and record.once == '1')
+if record then
+  if mismatched(record, fp) then return refuse({'mismatch', record.fp, record.holder}) end
+  if record.finished then return refuse(finished_reply(KEYS[5], record)) end
+  if record.token == '' then -- begun without a lease: alive until it expires
+    return refuse({'busy', decimal(record.left), record.holder, '', decimal(record.began)})
+  end
+end
+
+local how = 'begun'
+if not lease then
+  lease = yield_to_queue(time, who, epoch, token_ttl)
+end
+if lease and lease.nonce ~= nonce then
+  local newer = exec ~= '' and lease.exec == exec and order > lease.order
+  if not newer or once or ARGV[14] ~= '1' then return busy_reply(time, lease, who) end
+  how = 'takeover'
+end
+
+local takeovers = 0
+if record then
+  takeovers = record.takeovers
+  if record.nonce == nonce then
+    how = record.how
+  else -- whoever ran it has crashed, or is being taken over
+    if once then return refuse({'unknown', record.holder, decimal(record.began)}) end
+    takeovers = takeovers + 1
+    if limit > 0 and takeovers > limit then
+      return refuse({'poisoned', decimal(record.takeovers), record.holder})
+    end
+    if how == 'begun' then how = 'reclaimed' end
+  end
+end
+
+local token
+if lease and lease.nonce == nonce then -- our first reply was lost, or we were handed it
+  token = lease.token
+  redis.call('PEXPIRE', KEYS[1], ttl)
+else
+  token, bad = grant(time, who, epoch, ARGV[5], token_ttl)
+  if bad then return bad end
+end
+if who.ticket ~= '' then leave(nonce) end
+if fp == '' and record then fp = record.fp end
+redis.call('HSET', KEYS[5], 'state', 'running', 'nonce', nonce, 'token', token, 'fp', fp,
+  'holder', who.holder, 'began', decimal(millis(time)), 'how', how,
+  'takeovers', decimal(takeovers), 'once', once and '1' or '0')
+redis.call('PEXPIRE', KEYS[5], ARGV[10])
+return {how, token, decimal(takeovers)}

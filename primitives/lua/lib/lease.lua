@@ -1,0 +1,128 @@
+-- Granting, queueing for, and handing on the lease of one resource.
+-- Needs: clock, token, state.
+--
+-- KEYS[1..4] of every script that includes this are the resource's lease, its
+-- last token, its queue (sorted set: nonce by ticket) and its waiters (hash:
+-- nonce to entry, and "op NAME" to the channels whose waiters want that record).
+
+-- How long a lease that was handed to a waiter waits for it to say "thank you".
+local CLAIM = 1000
+
+-- grant writes a new lease with a new token. It returns the token, or nil and a
+-- reply. `to` is {nonce, ttl, exec, order, holder}.
+local function grant(time, to, epoch, floor, token_ttl)
+  local last, bad = read_token(KEYS[2])
+  if bad then return nil, bad end
+  local token = next_token(time, epoch, last, floor)
+  if not token then return nil, corrupt(KEYS[2], 'its tokens are used up') end
+  redis.call('SET', KEYS[2], token, 'PX', token_ttl)
+  redis.call('HSET', KEYS[1], 'nonce', to.nonce, 'token', token, 'exec', to.exec,
+    'order', to.order, 'holder', to.holder, 'since', decimal(millis(time)))
+  redis.call('PEXPIRE', KEYS[1], to.ttl)
+  return token
+end
+
+local function leave(nonce)
+  redis.call('ZREM', KEYS[3], nonce)
+  redis.call('HDEL', KEYS[4], nonce)
+end
+
+-- first_waiter: the longest waiting one that is still alive, as nonce and entry.
+-- Dead ones are dropped on the way. A queue that is not ours counts as empty.
+local function first_waiter(at)
+  while true do
+    local head = redis.pcall('ZRANGE', KEYS[3], 0, 0)
+    local nonce = not head.err and head[1]
+    if not nonce then return nil end
+    local raw = redis.pcall('HGET', KEYS[4], nonce)
+    local ok, entry = pcall(cjson.decode, type(raw) == 'string' and raw or '')
+    if ok and type(entry) == 'table' and (tonumber(entry.alive) or 0) > at then
+      return nonce, entry
+    end
+    redis.call('ZREM', KEYS[3], nonce)
+    if type(raw) == 'string' then redis.call('HDEL', KEYS[4], nonce) end
+  end
+end
+
+-- hand_on gives the free lease to the first live waiter: pops it, mints its
+-- token, writes its lease and tells its process. It tells the one behind to look
+-- again when the claim ends, in case the first is dead. Waiters for the record
+-- `done` have been told already and are passed over.
+local function hand_on(time, epoch, token_ttl, done)
+  local at = millis(time)
+  local nonce, entry = first_waiter(at)
+  while nonce and done and entry.op == done do
+    leave(nonce)
+    nonce, entry = first_waiter(at)
+  end
+  if not nonce then return end
+  leave(nonce)
+  local claim = math.min(CLAIM, tonumber(entry.ttl))
+  local token = grant(time, {nonce = nonce, ttl = decimal(claim), exec = entry.exec,
+    order = entry.order, holder = entry.holder}, epoch, ZERO, token_ttl)
+  if not token then return end
+  redis.call('PUBLISH', entry.channel, 'granted ' .. nonce)
+  local behind, next_entry = first_waiter(at)
+  if behind then
+    redis.call('PUBLISH', next_entry.channel, 'check ' .. behind .. ' ' .. decimal(claim))
+  end
+end
+
+-- tell_finished tells every process that waits for the record `op`.
+local function tell_finished(op)
+  local channels = redis.pcall('HGET', KEYS[4], 'op ' .. op)
+  if type(channels) ~= 'string' then return end
+  for channel in string.gmatch(channels, '%S+') do
+    redis.call('PUBLISH', channel, 'finished ' .. op)
+  end
+  redis.call('HDEL', KEYS[4], 'op ' .. op)
+end
+
+-- drop gives up the lease if `nonce` holds it, and hands it on.
+local function drop(time, nonce, epoch, token_ttl, done)
+  local lease = read_lease(KEYS[1])
+  if not lease or lease.nonce ~= nonce then return false end
+  redis.call('DEL', KEYS[1])
+  hand_on(time, epoch, token_ttl, done)
+  return true
+end
+
+-- join puts a caller into the queue, or keeps its place there, for `life` ms.
+-- `who` is {nonce, ttl, exec, order, holder, channel, ticket, life, op}.
+local function join(time, who)
+  local ticket = who.ticket
+  if ticket == '' then ticket = decimal((time[1] - START) * 1e6 + time[2]) end
+  redis.call('ZADD', KEYS[3], ticket, who.nonce)
+  redis.call('HSET', KEYS[4], who.nonce, cjson.encode({
+    channel = who.channel, ttl = who.ttl, exec = who.exec, order = who.order,
+    holder = who.holder, op = who.op, alive = decimal(millis(time) + who.life)}))
+  if who.op ~= '' then
+    local channels = redis.call('HGET', KEYS[4], 'op ' .. who.op) or ''
+    if not string.find(channels, who.channel, 1, true) then
+      redis.call('HSET', KEYS[4], 'op ' .. who.op, channels .. ' ' .. who.channel)
+    end
+  end
+  redis.call('PEXPIRE', KEYS[3], who.life)
+  redis.call('PEXPIRE', KEYS[4], who.life)
+  return ticket, redis.call('ZRANK', KEYS[3], who.nonce)
+end
+
+-- busy_reply says who has the lease and for how long yet; a caller that waits
+-- joins the queue in the same step.
+local function busy_reply(time, lease, who)
+  local reply = {'busy', decimal(lease.left), lease.holder, lease.token, lease.since}
+  if who.channel ~= '' then
+    local ticket, rank = join(time, who)
+    reply[6], reply[7] = ticket, decimal(rank)
+  end
+  return reply
+end
+
+-- yield_to_queue: with the lease free and somebody waiting longer than `who`,
+-- the lease goes to them. It returns the lease as it then is, or nil.
+local function yield_to_queue(time, who, epoch, token_ttl)
+  local nonce = first_waiter(millis(time))
+  if not nonce or nonce == who.nonce then return nil end
+  hand_on(time, epoch, token_ttl)
+  return read_lease(KEYS[1])
+end

@@ -1,0 +1,26 @@
+-- record_forget: drop a record that nobody is working on.
+-- KEYS  1 record  2 lease
+-- ARGV  1 state and 2 nonce that the caller saw, both '' for "whatever it is"
+-- returns {'forgotten'}
+--         {'absent'}
+--         {'changed', state}                    not what the caller saw
+--         {'busy', remaining ms, holder, token, began ms}   somebody is at work
+--         {'corrupt', key, reason}
+-- include: clock token state
+local record, bad = read_record(KEYS[1])
+if bad then return bad end
+if not record then return {'absent'} end
+if ARGV[2] ~= '' and (record.nonce ~= ARGV[2] or record.state ~= ARGV[1]) then
+  return {'changed', record.state}
+end
+local lease
+lease, bad = read_lease(KEYS[2])
+if bad then return bad end
+local left = 0
+if lease and lease.nonce == record.nonce then left = lease.left end
+if record.token == '' then left = record.left end
+if left > 0 and not record.finished then
+  return {'busy', decimal(left), record.holder, record.token, decimal(record.began)}
+end
+redis.call('DEL', KEYS[1])
+return {'forgotten'}

@@ -1,0 +1,19 @@
+-- record_read: what is stored about one operation.
+-- KEYS  1 record  2 lease
+-- returns {'absent'}
+--         {state, nonce, token, fingerprint, holder, began ms, takeovers, record left ms,
+--          lease left ms or '' if its own lease is gone, '1' if at most once,
+--          memo or '', size or '', limit or ''}
+--         {'corrupt', key, reason}
+-- include: clock token state
+local record, bad = read_record(KEYS[1])
+if bad then return bad end
+if not record then return {'absent'} end
+local lease
+lease, bad = read_lease(KEYS[2])
+if bad then return bad end
+local lease_left = lease and lease.nonce == record.nonce and decimal(lease.left) or ''
+local memo = record.finished and redis.call('HMGET', KEYS[1], 'memo', 'size', 'limit') or {}
+return {record.state, record.nonce, record.token, record.fp, record.holder, decimal(record.began),
+  decimal(record.takeovers), decimal(record.left), lease_left, record.once,
+  memo[1] or '', memo[2] or '', memo[3] or ''}

@@ -1,0 +1,135 @@
+package primitives
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// call is one run of one script.
+type call struct {
+	script *script
+	keys   []string
+	args   []any
+	// undo gives back what a reply granted that came after we stopped waiting.
+	undo func(reply)
+}
+
+// run runs a script within the store's budget. Transient errors are retried; that
+// is safe because every script can be repeated by the same nonce. When ctx ends,
+// so does run, whether or not the client notices.
+func (s *Store) run(parent context.Context, c call) (reply, error) {
+	ctx, cancel := context.WithTimeout(parent, s.opts.Timeout)
+	defer cancel()
+	for pause := 8 * time.Millisecond; ; pause = min(2*pause, 256*time.Millisecond) {
+		value, err := s.send(ctx, c)
+		if err == nil || errors.Is(err, redis.Nil) {
+			return decode(c.script.name, value)
+		}
+		if parent.Err() != nil {
+			return reply{}, context.Cause(parent)
+		}
+		failure, again := classify(c.script.name, c.keys, err)
+		if !again || !sleep(ctx, pause/2+rand.N(pause/2)) {
+			return reply{}, failure
+		}
+	}
+}
+
+// send evaluates the script once and returns when ctx ends at the latest.
+func (s *Store) send(ctx context.Context, c call) (any, error) {
+	if s.direct {
+		return s.eval(ctx, c)
+	}
+	type result struct {
+		value any
+		err   error
+	}
+	answered, left := make(chan result), make(chan struct{})
+	go func() {
+		value, err := s.eval(ctx, c)
+		select {
+		case answered <- result{value, err}:
+		case <-left:
+			if r, bad := decode(c.script.name, value); err == nil && bad == nil && c.undo != nil {
+				c.undo(r)
+			}
+		}
+	}()
+	select {
+	case r := <-answered:
+		return r.value, r.err
+	case <-ctx.Done():
+		close(left)
+		return nil, ctx.Err()
+	}
+}
+
+func (s *Store) eval(ctx context.Context, c call) (any, error) {
+	value, err := s.client.EvalSha(ctx, c.script.sha, c.keys, c.args...).Result()
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		value, err = s.client.Eval(ctx, c.script.src, c.keys, c.args...).Result()
+	}
+	return value, err
+}
+
+// detached is the context of a step that must be taken although the caller's
+// context has ended: giving up a lease, storing a memo.
+func detached(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Error codes of Redis, by what they mean for us.
+var (
+	transientCodes = []string{
+		"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS",
+		"BUSY", "MISCONF", "OOM", "MOVED", "ASK", "NOSCRIPT", "UNKILLABLE",
+	}
+	deniedCodes = []string{"NOPERM", "NOAUTH", "WRONGPASS", "NOPROTO"}
+)
+
+// An error that a script meets is reported behind its place in the script by
+// Redis 6 and before: "ERR Error running script (...): @user_script:7: -OOM ...".
+var (
+	serverCode = regexp.MustCompile(`^(?:ERR .*@user_script: ?\d+: -?)?([A-Z]+)(?: |$)`)
+	aclFailure = regexp.MustCompile(`(?i)ACL failure|can't run this command|can't access at least one of the keys|no permissions|unknown (redis )?command`)
+	maxClients = regexp.MustCompile(`max number of clients`)
+)
+
+// classify turns what go-redis returned into the error that our caller gets, and
+// says whether trying again may help.
+func classify(step string, keys []string, err error) (failure error, again bool) {
+	var server redis.Error
+	if !errors.As(err, &server) {
+		again := !errors.Is(err, redis.ErrClosed)
+		return &UnavailableError{step, err}, again
+	}
+	text := server.Error()
+	code := ""
+	if m := serverCode.FindStringSubmatch(text); m != nil {
+		code = m[1]
+	}
+	switch {
+	case slices.Contains(deniedCodes, code), aclFailure.MatchString(text):
+		return &DeniedError{step, err}, false
+	case code == "WRONGTYPE":
+		return &CorruptError{keys[0], text}, false
+	case slices.Contains(transientCodes, code), maxClients.MatchString(text):
+		return &UnavailableError{step, err}, true
+	}
+	return &UnavailableError{step, err}, false
+}

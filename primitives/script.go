@@ -1,0 +1,78 @@
+package primitives
+
+import (
+	"crypto/sha1" //nolint:gosec // EVALSHA names scripts by SHA-1
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+)
+
+//go:embed lua
+var luaFiles embed.FS
+
+// script is one Lua script: its text with the fragments that it includes in
+// front, and the SHA-1 by which the server knows it.
+type script struct {
+	name string
+	src  string
+	sha  string
+}
+
+// scripts are all scripts of the protocol, one .lua file each. Their heads state
+// KEYS, ARGV and returns.
+type scripts struct {
+	acquire, renew, release               script
+	begin, complete, abort, suspend       script
+	recordBegin, recordRead, recordForget script
+	leaseRead, leaseFree, tokenRaise      script
+	gate, gateRead                        script
+}
+
+// embeddedScripts are the scripts as compiled in, assembled once.
+var embeddedScripts = sync.OnceValues(func() (*scripts, error) { return newScripts(luaFiles) })
+
+func newScripts(files fs.FS) (*scripts, error) {
+	var s scripts
+	for name, dst := range map[string]*script{
+		"acquire": &s.acquire, "renew": &s.renew, "release": &s.release,
+		"begin": &s.begin, "complete": &s.complete, "abort": &s.abort, "suspend": &s.suspend,
+		"record_begin": &s.recordBegin, "record_read": &s.recordRead, "record_forget": &s.recordForget,
+		"lease_read": &s.leaseRead, "lease_free": &s.leaseFree, "token_raise": &s.tokenRaise,
+		"gate": &s.gate, "gate_read": &s.gateRead,
+	} {
+		var err error
+		if *dst, err = loadScript(files, name); err != nil {
+			return nil, err
+		}
+	}
+	return &s, nil
+}
+
+// loadScript assembles one script. A line "-- include: a b" in its head names the
+// fragments under lua/lib that it needs, in order.
+func loadScript(files fs.FS, name string) (script, error) {
+	body, err := fs.ReadFile(files, "lua/"+name+".lua")
+	if err != nil {
+		return script{}, fmt.Errorf("primitives: script %s: %w", name, err)
+	}
+	var src strings.Builder
+	for line := range strings.Lines(string(body)) {
+		list, ok := strings.CutPrefix(line, "-- include: ")
+		if !ok {
+			continue
+		}
+		for _, part := range strings.Fields(list) {
+			text, err := fs.ReadFile(files, "lua/lib/"+part+".lua")
+			if err != nil {
+				return script{}, fmt.Errorf("primitives: script %s: %w", name, err)
+			}
+			src.Write(text)
+		}
+	}
+	src.Write(body)
+	sum := sha1.Sum([]byte(src.String())) //nolint:gosec // see the import
+	return script{name: name, src: src.String(), sha: hex.EncodeToString(sum[:])}, nil
+}
