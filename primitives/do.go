@@ -52,7 +52,7 @@ func (g *Guard) Do(ctx context.Context, op Op, fn func(context.Context) ([]byte,
 	if start.Outcome == Replayed {
 		return Result{Outcome: Replayed, Memo: start.Memo, Takeovers: start.Takeovers, MemoStored: true}, nil
 	}
-	r := &run{guard: g, claim: start.Claim, watch: watch,
+	r := &guarded{guard: g, claim: start.Claim, watch: watch,
 		result: Result{Outcome: start.Outcome, Token: start.Claim.Token(), Takeovers: start.Takeovers}}
 	return r.do(ctx, fn)
 }
@@ -63,15 +63,16 @@ func (g *Guard) unguarded(ctx context.Context, watch *watch, fn func(context.Con
 	return Result{Outcome: Unguarded, Memo: memo}, err
 }
 
-// run is one run of a body under a claim.
-type run struct {
+// guarded is one run of a body under a claim.
+type guarded struct {
 	guard  *Guard
 	claim  *Claim
 	watch  *watch
 	result Result
+	sealed bool // the body has been started
 }
 
-func (r *run) do(ctx context.Context, fn func(context.Context) ([]byte, error)) (Result, error) {
+func (r *guarded) do(ctx context.Context, fn func(context.Context) ([]byte, error)) (Result, error) {
 	held, stop := r.claim.Keep(ctx)
 	returned := false
 	defer func() {
@@ -92,7 +93,7 @@ func (r *run) do(ctx context.Context, fn func(context.Context) ([]byte, error)) 
 	return r.succeeded(ctx, memo, lost)
 }
 
-func (r *run) body(held context.Context, fn func(context.Context) ([]byte, error)) ([]byte, error) {
+func (r *guarded) body(held context.Context, fn func(context.Context) ([]byte, error)) ([]byte, error) {
 	attempt := Attempt{Key: r.claim.key, Outcome: r.result.Outcome, Token: r.result.Token, Takeovers: r.result.Takeovers}
 	held = context.WithValue(held, attemptKey{}, attempt)
 	if seal := r.guard.opts.Seal; seal != nil {
@@ -100,51 +101,56 @@ func (r *run) body(held context.Context, fn func(context.Context) ([]byte, error
 			return nil, err
 		}
 	}
+	r.sealed = true
 	return fn(held)
 }
 
 // interrupted cleans up after a body that did not return. Whether an at-most-once
 // body has taken effect is unknown then, so its record stays.
-func (r *run) interrupted(ctx context.Context) {
+func (r *guarded) interrupted(ctx context.Context) {
 	r.watch.panicked()
-	if r.guard.opts.AtMostOnce {
+	if r.sealed && r.guard.opts.AtMostOnce {
 		return
 	}
 	r.abort(ctx, 0)
 }
 
-func (r *run) failed(ctx context.Context, err, lost error) {
+func (r *guarded) failed(ctx context.Context, err, lost error) {
 	r.watch.failed(err, lost)
-	if lost != nil && r.guard.opts.AtMostOnce {
+	if lost != nil && r.sealed && r.guard.opts.AtMostOnce {
 		return // interrupted: its outcome is unknown
 	}
 	verdict := Abort
-	if judge := r.guard.opts.Judge; judge != nil {
+	if judge := r.guard.opts.Judge; judge != nil && r.sealed {
 		verdict = judge(err)
 	}
 	switch verdict.kind {
 	case suspend:
-		r.watch.lost(r.claim.Suspend(ctx, verdict.wait))
+		r.watch.suspended(r.claim.Suspend(ctx, verdict.wait))
 	case memoise:
 		r.watch.stored(r.claim.Fail(ctx, verdict.memo), len(verdict.memo))
 	case abort:
-		var stale *fence.StaleError
-		if errors.As(err, &stale) && stale.Resource == r.claim.resource {
-			r.abort(ctx, stale.Current)
-			return
-		}
-		r.abort(ctx, 0)
+		r.abort(ctx, r.seen(err))
 	}
 }
 
-func (r *run) abort(ctx context.Context, floor fence.Value) {
+// seen is the token that a store held against this one, or 0.
+func (r *guarded) seen(err error) fence.Value {
+	var stale *fence.StaleError
+	if errors.As(err, &stale) && stale.Resource == r.claim.resource {
+		return stale.Current
+	}
+	return 0
+}
+
+func (r *guarded) abort(ctx context.Context, floor fence.Value) {
 	raised, err := r.claim.AbortAbove(ctx, floor)
 	r.watch.aborted(raised, err)
 }
 
 // succeeded stores the memo. Only a proof that somebody came after us makes a
 // success an error: failing for less would have the effect repeated.
-func (r *run) succeeded(ctx context.Context, memo []byte, lost error) (Result, error) {
+func (r *guarded) succeeded(ctx context.Context, memo []byte, lost error) (Result, error) {
 	err := r.claim.Complete(ctx, memo)
 	r.watch.stored(err, len(memo))
 	switch {

@@ -11,7 +11,8 @@ import (
 	"github.com/fencekit/fencekit-go/primitives/fence"
 )
 
-// Keep renews the lease until stop is called or it is lost. The context that it
+// Keep renews the lease until stop is called or it is lost. A claim without a lease
+// is not renewed: its context ends with ctx or stop only. The context that it
 // returns carries the token, and ends
 //   - when ctx does,
 //   - when stop is called, with [context.Canceled] as its cause,
@@ -22,6 +23,9 @@ import (
 // trip for all that are due (one for each primary of a cluster). Transient errors
 // are retried until the deadline.
 func (t *tenure) Keep(ctx context.Context) (held context.Context, stop context.CancelFunc) {
+	if !t.Token().Valid() { // a record without a lease: there is nothing to keep
+		return context.WithCancel(ctx)
+	}
 	ctx, cancel := context.WithCancelCause(fence.NewContext(ctx, t.Token()))
 	t.mu.Lock()
 	k := &kept{tenure: t, cancel: cancel, due: t.sent.Add(t.renewEvery())}

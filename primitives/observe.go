@@ -39,6 +39,7 @@ const (
 	EventCompleted      EventKind = "completed"       // the memo was stored
 	EventMemoFailed     EventKind = "memo_failed"     // the body succeeded, the memo could not be stored
 	EventFailed         EventKind = "failed"          // the body returned an error
+	EventSuspended      EventKind = "suspended"       // the body returned, its result comes from elsewhere
 	EventPanicked       EventKind = "panicked"        // the body panicked or exited its goroutine
 	EventLost           EventKind = "lost"            // the lease was lost while the body ran
 	EventAbortFailed    EventKind = "abort_failed"    // cleaning up failed; the lease ends with its TTL
@@ -96,9 +97,14 @@ func (w *watch) stored(err error, size int) {
 	}
 }
 
-func (w *watch) lost(err error) {
-	if err != nil {
+func (w *watch) suspended(err error) {
+	switch {
+	case err == nil:
+		w.tell(Event{Kind: EventSuspended})
+	case errors.Is(err, fence.ErrLeaseLost):
 		w.tell(Event{Kind: EventLost, Err: err})
+	default:
+		w.tell(Event{Kind: EventAbortFailed, Err: err})
 	}
 }
 

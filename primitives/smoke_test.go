@@ -2,9 +2,9 @@ package primitives
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
-	"fmt"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"

@@ -36,13 +36,15 @@ type place struct {
 	ahead   int    // how many wait before it
 }
 
-// next is when to look again if nobody calls. All looks are spread by a fifth.
+// next is when to look again if nobody calls. The first in line looks when the
+// holder's lease ends; the others less often, and spread over time.
 func (p *place) next(remaining time.Duration) time.Duration {
 	d := min(remaining+pastEnd, recheck)
-	if p.ahead > 0 {
-		d = max(d, behindFirst)
+	if p.ahead == 0 {
+		return d
 	}
-	return d + rand.N(d/5+1)
+	d = max(d, behindFirst)
+	return d + rand.N(d/5)
 }
 
 // inLine calls try until it answers anything but busy, at most for the bound.
