@@ -45,9 +45,9 @@ type Redis struct {
 	node    *node    // nil unless it is a process of ours
 	standIn *standIn // nil unless it is miniredis
 
+	clients closers
 	mu      sync.Mutex
-	admin   *redis.Client
-	clients []*redis.Client
+	admin   *redis.Client // by control
 }
 
 // StartRedis starts a Redis server or finds one, in the order that the package
@@ -134,9 +134,7 @@ func (r *Redis) Client(edits ...func(*redis.Options)) *redis.Client {
 		edit(options)
 	}
 	client := redis.NewClient(options)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.clients = append(r.clients, client)
+	r.clients.add(client)
 	return client
 }
 
@@ -156,6 +154,7 @@ func (r *Redis) control() *redis.Client {
 		o.DisableIdentity = true
 		o.Protocol = 2
 		r.admin = redis.NewClient(o)
+		r.clients.add(r.admin)
 	}
 	return r.admin
 }
@@ -213,7 +212,7 @@ func (r *Redis) Restart(ctx context.Context) error {
 // Stop closes the clients, ends the server if it is ours and deletes its folder.
 // Stopping twice is fine.
 func (r *Redis) Stop() error {
-	r.closeClients()
+	r.clients.closeAll()
 	switch {
 	case r.node != nil:
 		return r.node.remove()
@@ -221,19 +220,6 @@ func (r *Redis) Stop() error {
 		r.standIn.stop()
 	}
 	return nil
-}
-
-// closeClients ignores errors: a test may have closed its client itself.
-func (r *Redis) closeClients() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, c := range r.clients {
-		_ = c.Close()
-	}
-	if r.admin != nil {
-		_ = r.admin.Close()
-	}
-	r.clients, r.admin = nil, nil
 }
 
 func (r *Redis) notOwn(method string) error {
