@@ -1,0 +1,11 @@
+//go:build unix && !linux
+
+package devstack
+
+import "syscall"
+
+// childAttributes knows no Pdeathsig outside Linux: there a parent that is killed
+// before it stops its servers leaves them running.
+func childAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}

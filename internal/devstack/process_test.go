@@ -1,0 +1,75 @@
+package devstack_test
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fencekit/fencekit-go/internal/devstack"
+)
+
+// ownRedis is a server process of the test's own.
+func ownRedis(t *testing.T, conf ...string) *devstack.Redis {
+	t.Helper()
+	return devstack.RedisForTest(t, devstack.RedisConfig{Own: true, Conf: conf})
+}
+
+func listens(addr string) bool {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return false
+	}
+	return conn.Close() == nil
+}
+
+func TestChildrenDieWithTheirParent(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux kills the children of a killed parent")
+	}
+	ownRedis(t) // skips where there is no server
+	parent := exec.CommandContext(testContext(t), os.Args[0])
+	parent.Env = append(os.Environ(), parentVariable+"=1", "TMPDIR="+t.TempDir())
+	out, err := parent.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, parent.Start())
+
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	addr := strings.TrimSpace(line)
+	require.True(t, listens(addr), "the server at %q is up while its parent lives", addr)
+
+	require.NoError(t, parent.Process.Kill())
+	require.Error(t, parent.Wait())
+	eventually(t, func() bool { return !listens(addr) }, "the server ends with its parent")
+}
+
+// The kernel takes the end of the forking thread for the end of the parent. So
+// threads are made to end here, and the server must not notice.
+func TestChildOutlivesThreads(t *testing.T) {
+	var r *devstack.Redis
+	inDyingThread(func() { r = ownRedis(t) })
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() { inDyingThread(func() {}) })
+	}
+	wg.Wait()
+	require.NoError(t, r.Client().Ping(testContext(t)).Err())
+}
+
+// inDyingThread runs f on a thread that ends with it.
+func inDyingThread(f func()) {
+	done := make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // never unlocked: the runtime ends the thread
+		defer close(done)
+		f()
+	}()
+	<-done
+}
