@@ -49,7 +49,8 @@ type Key struct {
 //     payloads. A [time.Duration] is its nanoseconds.
 //   - []byte is the base64 string; it equals a string of that text.
 //   - Protobuf messages, at any depth, are their protobuf JSON form.
-//   - Other types with MarshalJSON or MarshalText are what these return.
+//   - Other types with MarshalJSON or MarshalText are what these return; so is,
+//     as in encoding/json, a struct that has the method from an embedded field.
 //
 // Field tags mean what they mean to encoding/json, save that an embedded
 // non-struct needs a name in its tag.

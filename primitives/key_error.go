@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -114,23 +115,37 @@ func encodingError(err error) *KeyError {
 }
 
 func encodingReason(err error) string {
-	if errors.Is(err, errInvalidUTF8) {
+	switch {
+	case errors.Is(err, errInvalidUTF8):
 		return "a string is not valid UTF-8"
-	}
-	if errors.Is(err, jsontext.ErrDuplicateName) {
+	case errors.Is(err, jsontext.ErrDuplicateName):
 		return "an object has two members of one name"
+	case errors.Is(err, jsontext.ErrNonStringName):
+		return "a map has keys that are neither strings nor integers"
 	}
 	sem, ok := errors.AsType[*json.SemanticError](err)
 	if !ok || sem.GoType == nil {
 		return "it is not valid JSON, or nested too deeply"
 	}
-	switch sem.GoType.Kind() {
+	return typeReason(sem.GoType, sem.Err)
+}
+
+func typeReason(t reflect.Type, err error) string {
+	switch {
+	case slices.Contains(rawTypes, t):
+		return "raw JSON is not valid"
+	case hasOwnForm(t):
+		return fmt.Sprintf("a method of %s failed to write it as JSON", typeName(t))
+	}
+	switch t.Kind() {
 	case reflect.Float32, reflect.Float64:
 		return "JSON has no form for this float: it is NaN or infinite"
 	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
-		return fmt.Sprintf("JSON has no form for a %s", sem.GoType.Kind())
+		return "JSON has no form for a " + t.Kind().String()
+	case reflect.Struct: // what the library says of a struct is about its type
+		return fmt.Sprintf("%s has no JSON form: %v", typeName(t), err)
 	}
-	return typeName(sem.GoType) + " cannot be written as JSON: it hides its fields, refers to itself, or its own method failed"
+	return fmt.Sprintf("%s has no JSON form, or refers to itself", typeName(t))
 }
 
 // typeName is the name of a type; an unnamed one is only described by its kind,

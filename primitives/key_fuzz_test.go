@@ -5,7 +5,7 @@ import (
 	stdjson "encoding/json"
 	"math"
 	"math/rand/v2"
-	"strconv"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -37,15 +37,12 @@ func FuzzKey(f *testing.F) {
 		if raw == nil {
 			raw = []byte{} // encoding/json writes nil bytes as null
 		}
-		value := fuzzed{a, i, u, fl, raw, []any{b, flag}, map[string]any{a: i, b: fl, "c": map[string]any{b: a}}, nil}
+		value := fuzzed{a, i, u, fl, raw, []any{b, flag}, map[string]any{"a" + a: i, "b" + b: fl, "c": map[string]any{b: a}}, nil}
 		if flag {
 			value.List = []any{u, nil, a}
 		}
 		key, err := primitives.NewKey("ns", value)
 		keyable := utf8.ValidString(a) && utf8.ValidString(b) && math.Abs(fl) < 1<<53
-		if a == b { // the float member wins
-			keyable = utf8.ValidString(a) && math.Abs(fl) < 1<<53
-		}
 		require.Equal(t, keyable, err == nil, "%v", err)
 		if err != nil {
 			requireKeyError(t, err)
@@ -80,7 +77,7 @@ func requireDifferent(t *testing.T, value fuzzed, key primitives.Key) {
 		func(v *fuzzed) { v.Text += " " },
 		func(v *fuzzed) { v.Int++ },
 		func(v *fuzzed) { v.Uint-- },
-		func(v *fuzzed) { v.Float = math.Nextafter(v.Float, 2*v.Float+1) },
+		func(v *fuzzed) { v.Float = math.Nextafter(v.Float, math.MaxFloat64) },
 		func(v *fuzzed) { v.Bytes = append(bytes.Clone(v.Bytes), 0) },
 		func(v *fuzzed) { v.Any = []any{v.Any} },
 		func(v *fuzzed) { v.Any = nil },
@@ -122,8 +119,9 @@ func FuzzRawKey(f *testing.F) {
 func requireSameNumber(t *testing.T, text, canonical string) {
 	t.Helper()
 	text = string(bytes.TrimSpace([]byte(text)))
-	if f, err := strconv.ParseFloat(text, 64); err == nil && f != 0 && math.Abs(f) < 1e-300 {
-		return // big.Rat would be slow
+	if canonical == "0" { // big.Rat cannot hold every exponent of zero
+		mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
+		text = mantissa
 	}
 	require.Zero(t, ratOf(t, text).Cmp(ratOf(t, canonical)), "%s became %s", text, canonical)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	stdjson "encoding/json"
 
@@ -51,7 +52,26 @@ type (
 		P *opaque
 		B int
 	}
-	withRest struct {
+	text     string
+	withText struct {
+		text
+		B int
+	}
+	withInterface struct {
+		fmt.Stringer
+		B int
+	}
+	withMutex struct {
+		sync.Mutex
+		ID string
+	}
+	tree struct {
+		V    any
+		Kids []*tree
+		M    map[string]tree
+	}
+	box[T any] struct{ V T }
+	withRest   struct {
 		A    int
 		Rest map[string]any `json:",embed"`
 	}
@@ -135,15 +155,24 @@ func refusals() []refusal {
 		{"func", struct{ F func() }{}, "/F", "func"},
 		{"chan", []any{make(chan int)}, "/0", "chan"},
 		{"complex", complex(1, 2), "", "complex"},
-		{"ring", ring, "", ""},
-		{"map that holds itself", self, "", ""},
-		{"broken raw", stdjson.RawMessage(`{"a":` + secret), "", ""},
-		{"empty raw", struct{ R stdjson.RawMessage }{stdjson.RawMessage{}}, "/R", ""},
+		{"ring", ring, "", "itself"},
+		{"map that holds itself", self, "", "itself"},
+		{"broken raw", stdjson.RawMessage(`{"a":` + secret), "", "raw JSON"},
+		{"empty raw", struct{ R stdjson.RawMessage }{stdjson.RawMessage{}}, "/R", "raw JSON"},
+		{"bool map keys", []any{map[bool]int{true: 1}}, "/0", "keys"},
+		{"time without a form", []time.Time{time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}, "/0", "a method of time.Time"},
+		{"embedded string without a name", withText{"a", 1}, "", "embedded"},
+		{"embedded interface without a name", []withInterface{{nil, 1}}, "/0", "embedded"},
+		{"embedded mutex", &withMutex{ID: "a"}, "", "sync.Mutex"},
+		{"untyped map key", map[string]any{"m": map[any]int{1e16: 1}}, "/m", ""},
+		{"behind a recursive type", tree{Kids: []*tree{{M: map[string]tree{"x": {V: 1e16}}}}}, "/Kids/0/M/x/V", "2^53"},
+		{"in an array", struct{ A [2]any }{[2]any{1, 1e16}}, "/A/1", "2^53"},
+		{"generic", box[any]{1e16}, "/V", "2^53"},
 		{"not a number", []stdjson.Number{"one"}, "/0", "json.Number"},
 		{"empty number", struct{ N stdjson.Number }{}, "/N", "json.Number"},
 		{"two numbers", []stdjson.Number{"1,2"}, "/0", ""},
-		{"failing method", map[string]failing{"f": {}}, "/f", "method failed"},
-		{"method without result", []nothing{{}}, "/0", "method failed"},
+		{"failing method", map[string]failing{"f": {}}, "/f", "a method of"},
+		{"method without result", []nothing{{}}, "/0", "a method of"},
 		{"panicking method", []panicking{{}}, "", "panicked"},
 		{"panicking text method", []textPanics{{}}, "", "panicked"},
 		{"unknown protobuf field", unknownMessage(), "/enumType/0", "does not know"},
