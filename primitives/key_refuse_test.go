@@ -70,6 +70,11 @@ type (
 		Kids []*tree
 		M    map[string]tree
 	}
+	leavesOut struct {
+		Ring *unseen `json:",omitzero"`
+		B    int
+	}
+	unseen     struct{ Self any }
 	box[T any] struct{ V T }
 	withRest   struct {
 		A    int
@@ -111,6 +116,8 @@ func packed(m proto.Message) proto.Message {
 func refusals() []refusal {
 	ring := &node{}
 	ring.Next, ring.Prev = ring, ring
+	loop := &unseen{}
+	loop.Self = loop
 	self := map[string]any{}
 	self["self"] = self
 	return []refusal{
@@ -166,6 +173,9 @@ func refusals() []refusal {
 		{"embedded mutex", &withMutex{ID: "a"}, "", "sync.Mutex"},
 		{"untyped map key", map[string]any{"m": map[any]int{1e16: 1}}, "/m", ""},
 		{"behind a recursive type", tree{Kids: []*tree{{M: map[string]tree{"x": {V: 1e16}}}}}, "/Kids/0/M/x/V", "2^53"},
+		{"untyped in a map of any keys", map[any]any{"a": 1e16}, "/a", "2^53"},
+		{"protobuf struct", &structpb.Struct{Fields: map[string]*structpb.Value{"a": structpb.NewNumberValue(-1e16)}}, "/fields/a/numberValue", "2^53"},
+		{"ring in a field that is left out", leavesOut{loop, 1}, "", "itself"},
 		{"in an array", struct{ A [2]any }{[2]any{1, 1e16}}, "/A/1", "2^53"},
 		{"generic", box[any]{1e16}, "/V", "2^53"},
 		{"not a number", []stdjson.Number{"one"}, "/0", "json.Number"},
@@ -186,6 +196,8 @@ func refusals() []refusal {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+func (*unseen) IsZero() bool { return true }
 
 func (meter) String() string { return "" }
 
