@@ -21,8 +21,7 @@ func requireKeyError(t testing.TB, err error) *primitives.KeyError {
 	return fault
 }
 
-func newKey(t testing.TB, payload any) primitives.Key {
-	t.Helper()
+func newKey(t require.TestingT, payload any) primitives.Key {
 	key, err := primitives.NewKey("ns", payload)
 	require.NoError(t, err, "%T", payload)
 	return key
