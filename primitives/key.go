@@ -55,8 +55,19 @@ type Key struct {
 // Field tags mean what they mean to encoding/json, save that an embedded
 // non-struct needs a name in its tag.
 //
-// What cannot be told apart safely is a [*KeyError], and so is a payload that
-// identifies nothing: null, "", or an object or array in which every leaf is
+// What cannot be told apart safely is a [*KeyError]:
+//   - a float of 2^53 or more that an interface holds, payload itself included,
+//     or a google.protobuf.Value: decoding may have rounded an integer; and in raw
+//     JSON and json.Number, a number of that size that is not an integer literal,
+//     or one with more digits than a float64 holds. Typed floats may be of any
+//     size: pass a pointer to one that is the whole payload;
+//   - a struct that shows none of its fields, and a protobuf message with unknown
+//     fields;
+//   - NaN, infinities, invalid UTF-8, two members of one name, functions,
+//     channels, values that refer to themselves, a method that fails;
+//   - more than [MaxKeyPayload] bytes of JSON.
+//
+// So is a payload that identifies nothing: null, "", or an object or array in which every leaf is
 // one of these or an empty object or array. The names of members do not count,
 // so a set kept in a map must be given as a sorted list. Numbers and booleans,
 // zero or not, do count.

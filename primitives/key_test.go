@@ -66,6 +66,7 @@ func TestA04NeighboursDiffer(t *testing.T) {
 		require.NotEqual(t, newKey(t, pair[0]), newKey(t, pair[1]), "%v", pair)
 	}
 	newKey(t, map[string]any{"f": struct{ F, G float64 }{1e300, 1 << 60}, "l": []float64{1e300}})
+	newKey(t, ptr(1e300))
 	newKey(t, map[string]any{"largest": float64(1<<53 - 1), "half": 0.5})
 }
 
