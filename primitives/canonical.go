@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	stdjson "encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -99,7 +98,7 @@ func (t *boundedText) Write(p []byte) (int, error) {
 // string.
 func writeNumber(enc *jsontext.Encoder, n stdjson.Number) error {
 	if kind, length := enc.StackIndex(enc.StackDepth()); kind == '{' && length%2 == 0 {
-		return errors.ErrUnsupported
+		return enc.WriteToken(jsontext.String(string(n)))
 	}
 	if jsontext.Value(n).Kind() != '0' {
 		return &KeyError{Reason: "a json.Number is not a number"}

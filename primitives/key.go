@@ -53,7 +53,8 @@ type Key struct {
 //     as in encoding/json, a struct that has the method from an embedded field.
 //
 // Field tags mean what they mean to encoding/json, save that an embedded
-// non-struct needs a name in its tag.
+// non-struct needs a name in its tag. The tag option "embed" of newer JSON
+// libraries works too, but not in a build of Go 1.26 with GOEXPERIMENT=jsonv2.
 //
 // What cannot be told apart safely is a [*KeyError]:
 //   - a float of 2^53 or more that an interface holds, payload itself included,
@@ -67,10 +68,10 @@ type Key struct {
 //     channels, values that refer to themselves, a method that fails;
 //   - more than [MaxKeyPayload] bytes of JSON.
 //
-// So is a payload that identifies nothing: null, "", or an object or array in which every leaf is
-// one of these or an empty object or array. The names of members do not count,
-// so a set kept in a map must be given as a sorted list. Numbers and booleans,
-// zero or not, do count.
+// So is a payload that identifies nothing: null, "", or an object or array in
+// which every leaf is one of these or an empty object or array. The names of
+// members do not count, so a set kept in a map must be given as a sorted list.
+// Numbers and booleans, zero or not, do count.
 //
 // NewKey neither modifies nor keeps payload. It is safe for concurrent use. It
 // never panics, also if a method of payload does.
