@@ -206,12 +206,27 @@ func (e *env) storeOn(client Client, opts Options) *Store {
 // other is a store of another process on the same Redis and prefix.
 func (e *env) other() *Store { return e.storeOn(e.store.client, e.store.opts) }
 
+// nodes are the primaries.
+func (e *env) nodes() (all []*redis.Client) {
+	e.Helper()
+	cluster, ok := e.rdb.(*redis.ClusterClient)
+	if !ok {
+		return []*redis.Client{e.rdb.(*redis.Client)}
+	}
+	var mu sync.Mutex
+	require.NoError(e, cluster.ForEachMaster(e.ctx(), func(_ context.Context, node *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, node)
+		return nil
+	}))
+	return all
+}
+
 // stored are the names of all keys under the prefix, on every primary.
 func (e *env) stored() (names []string) {
 	e.Helper()
-	nodes, err := e.storeOn(e.rdb, e.store.opts).primaries(e.ctx())
-	require.NoError(e, err)
-	for _, node := range nodes {
+	for _, node := range e.nodes() {
 		pages := node.Scan(e.ctx(), 0, e.store.opts.Prefix+":*", 1000).Iterator()
 		for pages.Next(e.ctx()) {
 			names = append(names, pages.Val())

@@ -22,10 +22,10 @@ func TestNamesGolden(t *testing.T) {
 		root + "waiters":     r.waiters(),
 		root + "released:ab": r.released("ab"),
 		root + "gate":        r.gate(),
-		root + "gate:63fbb9904be12c07334cc6f5f7394d8d":   r.gateValue("balance"),
-		"shop:v1:wake:cd":    n.wake("cd"),
-		"shop:v1:{*}:lease":  n.all("lease"),
-		"shop:v1:{*}:op:*":   n.all("op:*"),
+		root + "gate:63fbb9904be12c07334cc6f5f7394d8d": r.gateValue("balance"),
+		"shop:v1:wake:cd":   n.wake("cd"),
+		"shop:v1:{*}:lease": n.all("lease"),
+		"shop:v1:{*}:op:*":  n.all("op:*"),
 	} {
 		require.Equal(t, want, got)
 	}
