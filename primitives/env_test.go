@@ -63,6 +63,18 @@ func behaviour(t *testing.T, test func(e *env)) {
 	}
 }
 
+// timed is behaviour for a test in which time must pass, on one server and a cluster.
+func timed(t *testing.T, test func(e *env)) {
+	t.Helper()
+	t.Parallel()
+	for name, client := range map[string]func(testing.TB) redis.UniversalClient{"redis": onRedis(nil), "cluster": onCluster} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(newEnv(t, client(t), true))
+		})
+	}
+}
+
 var prefixes atomic.Int64
 
 func newEnv(t *testing.T, rdb redis.UniversalClient, realServer bool) *env {
