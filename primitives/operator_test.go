@@ -38,6 +38,7 @@ func TestInspectShowsHolderTokenAndQueue(t *testing.T) {
 	behaviour(t, func(e *env) {
 		require.False(e, e.inspect("r").Held)
 		require.Zero(e, e.inspect("r").Last)
+		require.Empty(e, e.stored(), "looking leaves something behind")
 		l := e.hold("r")
 		e.dead("r")
 		info := e.inspect("r")
@@ -48,7 +49,6 @@ func TestInspectShowsHolderTokenAndQueue(t *testing.T) {
 		e.expire("r")
 		info = e.inspect("r")
 		require.Equal(e, []any{false, fence.Value(0), l.Token().Value}, []any{info.Held, info.Token, info.Last})
-		require.Empty(e, e.rdb.Keys(e.ctx(), e.store.names.resource("unheard of").root+"*").Val())
 	})
 }
 
