@@ -92,7 +92,8 @@ func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record st
 		if !errors.As(err, &busy) {
 			return err
 		}
-		look.Reset(p.next(busy.Remaining))
+		at := time.Now().Add(p.next(busy.Remaining))
+		look.Reset(time.Until(at))
 	sleeping:
 		for {
 			select {
@@ -101,7 +102,9 @@ func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record st
 			case <-look.C:
 				break sleeping
 			case d := <-w.check:
-				look.Reset(d + pastEnd)
+				if d += pastEnd; d < time.Until(at) { // no message puts a look off
+					look.Reset(d)
+				}
 			case <-over.C:
 				return err
 			case <-ctx.Done():
