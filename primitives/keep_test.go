@@ -266,7 +266,8 @@ func TestAFlushInMidLeaseIsALoss(t *testing.T) {
 // A node of a cluster that hangs takes its own leases with it, and no others.
 func TestAFrozenNodeDoesNotStopTheOthersRenewals(t *testing.T) {
 	t.Parallel()
-	cluster := devstack.ClusterForTest(t, devstack.ClusterConfig{NodeTimeout: time.Minute})
+	cluster := started(t, func() (*devstack.Cluster, error) { return startCluster(t.Context()) })
+	defer cluster.Stop() //nolint:errcheck // the test is over
 	e := newEnv(t, cluster.Client(func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = true }), true)
 	ctx := e.ctx()
 	type keptLease struct {

@@ -209,6 +209,26 @@ func TestAWaiterWhoseContextEndsLeaves(t *testing.T) {
 	})
 }
 
+// The same holds when the context ends while the waiter is asking Redis.
+func TestAWaiterWhoseContextEndsWhileItAsks(t *testing.T) {
+	t.Parallel()
+	e := realEnv(t)
+	own := errors.New("own")
+	ctx, cancel := context.WithCancelCause(e.ctx())
+	opts := LeaseOptions{TTL: time.Minute}
+	e.hold("r")
+	l, looks := e.store.newLease("r", opts), 0
+	err := e.store.inLine(ctx, forever, l.nonce, "", l.giveUp, func(ctx context.Context, p *place) error {
+		if looks++; looks == 2 {
+			cancel(own)
+		}
+		return l.try(ctx, opts, p)
+	})
+	require.ErrorIs(t, err, own)
+	require.ErrorIs(t, err, ErrBusy)
+	require.Zero(t, e.waiters("r"))
+}
+
 // A waiter that was handed the lease just when its context ended passes it on at once.
 func TestALeaseHandedToSomebodyWhoLeavesIsPassedOn(t *testing.T) {
 	behaviour(t, func(e *env) {
