@@ -47,16 +47,18 @@ func (c *Claim) fp() string {
 //
 // After [ErrUnavailable] the memo may or may not be stored; call Complete again.
 func (c *Claim) Complete(ctx context.Context, memo []byte) error {
-	return c.finish(ctx, "done", memo)
+	return c.finish(ctx, "done", memo, false)
 }
 
 // Fail is Complete for an operation that has failed for good: later calls get a
 // [*FailedError] with the memo.
 func (c *Claim) Fail(ctx context.Context, memo []byte) error {
-	return c.finish(ctx, "failed", memo)
+	return c.finish(ctx, "failed", memo, false)
 }
 
-func (c *Claim) finish(ctx context.Context, state string, memo []byte) error {
+// finish stores the result. If it comes from an operator, the record must still be
+// there and unfinished.
+func (c *Claim) finish(ctx context.Context, state string, memo []byte, operator bool) error {
 	token := ""
 	if t := c.Token(); t.Valid() {
 		token = padded(t.Value)
@@ -73,7 +75,7 @@ func (c *Claim) finish(ctx context.Context, state string, memo []byte) error {
 		args: []any{
 			c.nonce, s.epoch, millis(s.opts.TokenRetention), token,
 			state, millis(c.keepFor), c.fp(), c.holder,
-			flag(kept), memo, size, c.maxMemo,
+			flag(kept), memo, size, c.maxMemo, flag(operator),
 		},
 	})
 	if err != nil {

@@ -17,7 +17,7 @@ type RecordOptions struct {
 	TTL time.Duration
 
 	// ReclaimAfter is the age at which [Store.TryBeginOrReclaim] takes a running
-	// record for abandoned. At least 50ms and at most TTL; default half of TTL.
+	// record for abandoned. At least 25ms and at most TTL; default half of TTL.
 	ReclaimAfter time.Duration
 
 	// Retention, MaxMemo and MaxTakeovers are those of [GuardOptions].

@@ -34,7 +34,7 @@ func (s *Store) run(parent context.Context, c call) (reply, error) {
 		if parent.Err() != nil {
 			return reply{}, context.Cause(parent)
 		}
-		failure, again := classify(c.script.name, c.keys, err)
+		failure, again := classify(c.script.name, c.keys, c.script.explain(err))
 		if !again || !sleep(ctx, pause/2+rand.N(pause/2)) {
 			return reply{}, failure
 		}
@@ -106,7 +106,7 @@ var (
 // Redis 6 and before: "ERR Error running script (...): @user_script:7: -OOM ...".
 var (
 	serverCode = regexp.MustCompile(`^(?:ERR .*@user_script: ?\d+: -?)?([A-Z]+)(?: |$)`)
-	aclFailure = regexp.MustCompile(`(?i)ACL failure|can't run this command|can't access at least one of the keys|no permissions|unknown (redis )?command`)
+	aclFailure = regexp.MustCompile(`(?i)ACL failure|can't (run this command|access at least one of the keys|publish to the channel)|no permissions|unknown (redis )?command`)
 	maxClients = regexp.MustCompile(`max number of clients`)
 )
 
