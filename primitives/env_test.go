@@ -63,6 +63,18 @@ func behaviour(t *testing.T, test func(e *env)) {
 	}
 }
 
+// timed is behaviour for a test in which time must pass, on one server and a cluster.
+func timed(t *testing.T, test func(e *env)) {
+	t.Helper()
+	t.Parallel()
+	for name, client := range map[string]func(testing.TB) redis.UniversalClient{"redis": onRedis(nil), "cluster": onCluster} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(newEnv(t, client(t), true))
+		})
+	}
+}
+
 var prefixes atomic.Int64
 
 func newEnv(t *testing.T, rdb redis.UniversalClient, realServer bool) *env {
@@ -88,9 +100,22 @@ var (
 		return devstack.StartSentinel(ctx, devstack.SentinelConfig{DownAfter: 30 * time.Second})
 	})
 	sharedCluster = shared(func(ctx context.Context) (*devstack.Cluster, error) {
-		return devstack.StartCluster(ctx, devstack.ClusterConfig{NodeTimeout: 30 * time.Second})
+		return startCluster(ctx)
 	})
 )
+
+// startCluster starts one that fails over by no accident of a loaded machine. It forms
+// with short timeouts, because a lost handshake is repeated after one.
+func startCluster(ctx context.Context) (*devstack.Cluster, error) {
+	c, err := devstack.StartCluster(ctx, devstack.ClusterConfig{})
+	if err != nil {
+		return nil, err
+	}
+	for _, node := range c.Nodes() {
+		err = errors.Join(err, node.Config(ctx, "cluster-node-timeout", "60000"))
+	}
+	return c, err
+}
 
 // stops end the shared servers that were started.
 var stops struct {
@@ -206,12 +231,27 @@ func (e *env) storeOn(client Client, opts Options) *Store {
 // other is a store of another process on the same Redis and prefix.
 func (e *env) other() *Store { return e.storeOn(e.store.client, e.store.opts) }
 
+// nodes are the primaries.
+func (e *env) nodes() (all []*redis.Client) {
+	e.Helper()
+	cluster, ok := e.rdb.(*redis.ClusterClient)
+	if !ok {
+		return []*redis.Client{e.rdb.(*redis.Client)}
+	}
+	var mu sync.Mutex
+	require.NoError(e, cluster.ForEachMaster(e.ctx(), func(_ context.Context, node *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, node)
+		return nil
+	}))
+	return all
+}
+
 // stored are the names of all keys under the prefix, on every primary.
 func (e *env) stored() (names []string) {
 	e.Helper()
-	nodes, err := e.storeOn(e.rdb, e.store.opts).primaries(e.ctx())
-	require.NoError(e, err)
-	for _, node := range nodes {
+	for _, node := range e.nodes() {
 		pages := node.Scan(e.ctx(), 0, e.store.opts.Prefix+":*", 1000).Iterator()
 		for pages.Next(e.ctx()) {
 			names = append(names, pages.Val())
