@@ -72,7 +72,7 @@ func (s *Store) send(ctx context.Context, c call) (any, error) {
 
 func (s *Store) eval(ctx context.Context, c call) (any, error) {
 	value, err := s.client.EvalSha(ctx, c.script.sha, c.keys, c.args...).Result()
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") { // which allocates even without an error
 		value, err = s.client.Eval(ctx, c.script.src, c.keys, c.args...).Result()
 	}
 	return value, err
