@@ -100,14 +100,14 @@ func (e *env) count() *counter {
 	return c
 }
 
-// Renewals end with stop, and with the loss of the lease; then the goroutine ends too.
+// Renewals end with stop, and with the loss of the lease; then the timer is stopped too.
 func TestRenewalsEndWithTheBody(t *testing.T) {
 	behaviour(t, func(e *env) {
 		c := e.count()
 		idle := func() bool {
 			e.store.keeper.mu.Lock()
 			defer e.store.keeper.mu.Unlock()
-			return !e.store.keeper.running && len(e.store.keeper.all) == 0
+			return e.store.keeper.next.IsZero() && len(e.store.keeper.all) == 0
 		}
 		stopped, lost := e.brisk("stopped"), e.brisk("lost")
 		heldLost, stopLost := lost.Keep(e.ctx())

@@ -26,14 +26,6 @@ func (e *env) status(op Op) Record {
 	return r
 }
 
-func (e *env) claim(op Op) *Claim {
-	e.Helper()
-	start, err := e.guard(GuardOptions{}).Begin(e.ctx(), op)
-	require.NoError(e, err)
-	require.NotNil(e, start.Claim)
-	return start.Claim
-}
-
 func TestInspectShowsHolderTokenAndQueue(t *testing.T) {
 	behaviour(t, func(e *env) {
 		require.False(e, e.inspect("r").Held)
@@ -118,15 +110,15 @@ func TestForgetAndResolveChangeOnlyWhatWasSeen(t *testing.T) {
 			"it completed":  {func(_ Op, c *Claim) { require.NoError(e, c.Complete(e.ctx(), []byte("holder"))) }, ErrChanged, ErrChanged, Done},
 			"it failed":     {func(_ Op, c *Claim) { require.NoError(e, c.Fail(e.ctx(), nil)) }, ErrChanged, ErrChanged, Failed},
 			"it aborted":    {func(_ Op, c *Claim) { require.NoError(e, c.Abort(e.ctx())) }, ErrNotFound, ErrChanged, Absent},
-			"was reclaimed": {func(op Op, _ *Claim) { e.claim(op) }, ErrChanged, ErrChanged, Running},
+			"was reclaimed": {func(op Op, _ *Claim) { e.claim(e.guard(GuardOptions{}), op) }, ErrChanged, ErrChanged, Running},
 			"was forgotten and begun": {func(op Op, _ *Claim) {
 				require.NoError(e, e.store.Clear(e.ctx(), op))
-				e.claim(op)
+				e.claim(e.guard(GuardOptions{}), op)
 			}, ErrChanged, ErrChanged, Running},
 		} {
 			for which, change := range map[string]func(Record) error{"forget": forget, "resolve": resolve} {
 				op := Op{Key: e.key(), Resource: name + which}
-				c0 := e.claim(op)
+				c0 := e.claim(e.guard(GuardOptions{}), op)
 				e.expire(op.Resource)
 				seen := e.status(op)
 				require.True(e, seen.Stuck())
@@ -155,7 +147,7 @@ func TestForgetAndResolveChangeOnlyWhatWasSeen(t *testing.T) {
 func TestNobodyAtWorkIsDisturbed(t *testing.T) {
 	behaviour(t, func(e *env) {
 		op := Op{Key: e.key(), Resource: "r", Holder: "at work"}
-		claim := e.claim(op)
+		claim := e.claim(e.guard(GuardOptions{}), op)
 		for _, err := range []error{
 			e.store.Forget(e.ctx(), e.status(op)), e.store.Clear(e.ctx(), op),
 			e.store.Resolve(e.ctx(), e.status(op), nil, 0),
@@ -188,10 +180,10 @@ func TestListingsSeeEveryPrimary(t *testing.T) {
 		for i := range many {
 			e.hold(fmt.Sprint("lease ", i))
 			op := Op{Key: e.key(), Resource: fmt.Sprint("stuck ", i), Holder: "crashed"}
-			e.claim(op)
+			e.claim(e.guard(GuardOptions{}), op)
 			e.expire(op.Resource)
 			done := Op{Key: e.key(), Resource: fmt.Sprint("done ", i)}
-			require.NoError(e, e.claim(done).Complete(e.ctx(), []byte("memo")))
+			require.NoError(e, e.claim(e.guard(GuardOptions{}), done).Complete(e.ctx(), []byte("memo")))
 		}
 		leases := collect(e, e.store.Leases(e.ctx()))
 		require.Len(e, leases, many)
