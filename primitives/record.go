@@ -31,7 +31,7 @@ func (o RecordOptions) withDefaults() (RecordOptions, error) {
 	if o.TTL, err = checkDuration("TTL", o.TTL, 5*time.Minute, minLease, maxRetention); err != nil {
 		return o, err
 	}
-	if o.ReclaimAfter, err = checkDuration("ReclaimAfter", o.ReclaimAfter, o.TTL/2, minLease/2, o.TTL); err != nil {
+	if o.ReclaimAfter, err = checkDuration("ReclaimAfter", o.ReclaimAfter, o.TTL/2, minLease, o.TTL); err != nil {
 		return o, err
 	}
 	g, err := GuardOptions{Retention: o.Retention, MaxMemo: o.MaxMemo, MaxTakeovers: o.MaxTakeovers}.withDefaults()
@@ -183,8 +183,12 @@ func (s *Store) Result(ctx context.Context, op Op) ([]byte, error) {
 	case r.State == Done:
 		return r.Memo, nil
 	}
+	left := r.Lease
+	if r.Token == 0 { // it runs without a lease: alive until it expires
+		left = r.Expires
+	}
 	return nil, &BusyError{Resource: op.resource(), Holder: r.Holder, Token: r.Token, Since: r.Began,
-		Remaining: max(r.Lease, time.Millisecond)}
+		Remaining: max(left, time.Millisecond)}
 }
 
 // Clear drops the record of op, if it is finished or was interrupted, so that the
