@@ -2,6 +2,7 @@ package primitives
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -149,3 +150,5 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, 20*time.Second, 2*time.Millisecond, what)
 }
+
+var errStop = errors.New("stop")
