@@ -2,7 +2,6 @@ package primitives
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"sync"
 	"time"
@@ -116,8 +115,9 @@ func (s *Store) Forget(ctx context.Context, r Record) error {
 
 // Resolve makes an interrupted operation done, with a memo that the operator
 // supplies: the way out of an [*OutcomeUnknownError] for an effect that did happen.
-// The memo is kept for retention. It returns [ErrChanged] if the record is not what r
-// shows any more, and a [*BusyError] if somebody was at work when r was read.
+// The memo is kept for retention; zero means 24h. It returns [ErrChanged] if the record
+// is not what r shows any more, and a [*BusyError] if somebody is at work. Repeating it
+// with the same memo succeeds.
 func (s *Store) Resolve(ctx context.Context, r Record, memo []byte, retention time.Duration) error {
 	retention, err := checkDuration("retention", retention, defaultRetention, minRetention, maxRetention)
 	switch {
@@ -127,21 +127,25 @@ func (s *Store) Resolve(ctx context.Context, r Record, memo []byte, retention ti
 		return &OptionError{"memo", "is too large"}
 	case r.nonce == "":
 		return ErrNotFound
-	case r.State == Done || r.State == Failed:
+	}
+	n := resourceNames{sibling(r.name, "")}
+	answer, err := s.run(ctx, call{
+		script: &s.scripts.resolve,
+		keys:   []string{n.lease(), n.token(), n.queue(), n.waiters(), r.name},
+		args:   []any{string(r.State), r.nonce, millis(retention), memo},
+	})
+	if err != nil {
+		return err
+	}
+	switch answer.word {
+	case "resolved":
+		return nil
+	case "changed":
 		return ErrChanged
-	case r.Lease > 0: // one that has ended is never revived, so 0 stays true
-		return &BusyError{Resource: r.name, Holder: r.Holder, Token: r.Token, Since: r.Began, Remaining: r.Lease}
+	case "busy":
+		return busy(answer, r.name, &place{})
 	}
-	c := &Claim{maxMemo: largestMaxMemo, holder: r.Holder}
-	c.store, c.names, c.nonce, c.record, c.keepFor = s, resourceNames{sibling(r.name, "")}, r.nonce, r.name, retention
-	if r.Token.Valid() {
-		c.granted(r.Token, time.Time{})
-	}
-	err = c.Complete(ctx, memo)
-	if errors.Is(err, ErrSuperseded) {
-		return ErrChanged
-	}
-	return err
+	return answer.unexpected()
 }
 
 // Leases lists the leases that are held under the store's prefix. It walks every
