@@ -210,16 +210,16 @@ func (s *Store) scan(ctx context.Context, kind string) iter.Seq2[string, error] 
 	}
 }
 
-// scanner is a node that can be walked.
-type scanner interface {
+// walkable is a node that can be walked.
+type walkable interface {
 	Scan(ctx context.Context, cursor uint64, match string, count int64) *redis.ScanCmd
 }
 
-func (s *Store) primaries(ctx context.Context) ([]scanner, error) {
+func (s *Store) primaries(ctx context.Context) ([]walkable, error) {
 	switch c := s.client.(type) {
 	case *redis.ClusterClient:
 		var mu sync.Mutex
-		var nodes []scanner
+		var nodes []walkable
 		err := c.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -233,5 +233,5 @@ func (s *Store) primaries(ctx context.Context) ([]scanner, error) {
 	case *redis.AutoPipeliner:
 		return nil, &OptionError{"client", "is a *redis.AutoPipeliner, which may hide a cluster; list with a store on the client itself"}
 	}
-	return []scanner{s.client}, nil
+	return []walkable{s.client}, nil
 }
