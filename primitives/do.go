@@ -43,7 +43,7 @@ func (g *Guard) Do(ctx context.Context, op Op, fn func(context.Context) ([]byte,
 	start, err := g.Begin(ctx, op)
 	if err != nil {
 		if g.opts.FailOpen && errors.Is(err, ErrUnavailable) {
-			return g.unguarded(ctx, watch, fn)
+			return g.unguarded(ctx, op, watch, fn)
 		}
 		watch.refused(err)
 		return Result{}, err
@@ -57,9 +57,11 @@ func (g *Guard) Do(ctx context.Context, op Op, fn func(context.Context) ([]byte,
 	return r.do(ctx, fn)
 }
 
-func (g *Guard) unguarded(ctx context.Context, watch *watch, fn func(context.Context) ([]byte, error)) (Result, error) {
+func (g *Guard) unguarded(ctx context.Context, op Op, watch *watch, fn func(context.Context) ([]byte, error)) (Result, error) {
 	watch.unguarded()
-	memo, err := fn(fence.WithoutTokens(ctx))
+	// Neither the tokens nor the attempt of a guard outside may pass for this one's.
+	ctx = context.WithValue(fence.WithoutTokens(ctx), attemptKey{}, Attempt{Key: op.Key, Outcome: Unguarded})
+	memo, err := fn(ctx)
 	return Result{Outcome: Unguarded, Memo: memo}, err
 }
 
@@ -197,8 +199,8 @@ func MemoiseFailure(memo []byte) Verdict { return Verdict{kind: memoise, memo: m
 // Attempt is what a body may know of the attempt that it is.
 type Attempt struct {
 	Key       Key
-	Outcome   Outcome // Begun, Reclaimed or TakenOver
-	Token     fence.Token
+	Outcome   Outcome     // Begun, Reclaimed, TakenOver or Unguarded
+	Token     fence.Token // invalid if Unguarded
 	Takeovers int
 }
 
