@@ -85,6 +85,14 @@ func onRedis(edit func(*redis.Options)) func(testing.TB) redis.UniversalClient {
 	}
 }
 
+// redisAddr is where the shared Redis server is, for a proxy to stand before it.
+func redisAddr(t testing.TB) string {
+	t.Helper()
+	r, err := sharedRedis()
+	require.NoError(t, err)
+	return r.Addr()
+}
+
 func clientOptions(addr string, edit func(*redis.Options)) *redis.Options {
 	o := &redis.Options{Addr: addr, ContextTimeoutEnabled: true}
 	if edit != nil {
