@@ -132,15 +132,28 @@ func (r *guarded) failed(ctx context.Context, err, lost error) {
 	case memoise:
 		r.watch.stored(r.claim.Fail(ctx, verdict.memo), len(verdict.memo))
 	case abort:
-		r.abort(ctx, r.seen(err))
+		r.abort(ctx, seen(err, r.claim.resource))
 	}
 }
 
-// seen is the token that a store held against this one, or 0.
-func (r *guarded) seen(err error) fence.Value {
+// seen is the token that a store held against one of resource, or 0. The body may
+// have written under several tokens: errors.As would find the first refusal only.
+func seen(err error, resource string) fence.Value {
 	var stale *fence.StaleError
-	if errors.As(err, &stale) && stale.Resource == r.claim.resource {
+	if !errors.As(err, &stale) {
+		return 0
+	}
+	if stale.Resource == resource {
 		return stale.Current
+	}
+	for ; err != nil; err = errors.Unwrap(err) {
+		if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // one step at a time
+			for _, err := range several.Unwrap() {
+				if v := seen(err, resource); v != 0 {
+					return v
+				}
+			}
+		}
 	}
 	return 0
 }
