@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"testing"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 	"github.com/fencekit/fencekit-go/primitives/fence"
 )
 
-// without is a client on which some scripts fail as if the connection broke.
+// without is a client on which some scripts fail, at once and for good.
 type without struct {
 	Client
 	broken []*script
@@ -25,21 +24,17 @@ func (c without) EvalSha(ctx context.Context, sha string, keys []string, args ..
 	for _, s := range c.broken {
 		if s.sha == sha {
 			cmd := redis.NewCmd(ctx)
-			cmd.SetErr(io.ErrUnexpectedEOF)
+			cmd.SetErr(redis.ErrClosed)
 			return cmd
 		}
 	}
 	return c.Client.EvalSha(ctx, sha, keys, args...)
 }
 
-// broken is a guard for which some scripts fail, and which does not try for long.
+// broken is a guard for which some scripts fail.
 func (e *env) broken(opts GuardOptions, scripts ...*script) *Guard {
 	e.Helper()
-	var client Client = e.rdb
-	if len(scripts) > 0 {
-		client = without{client, scripts}
-	}
-	store, err := New(client, Options{Prefix: e.store.opts.Prefix, Timeout: 20 * time.Millisecond})
+	store, err := New(without{e.rdb, scripts}, Options{Prefix: e.store.opts.Prefix})
 	require.NoError(e, err)
 	g, err := NewGuard(store, opts)
 	require.NoError(e, err)
@@ -112,7 +107,7 @@ func TestDoFailsClosed(t *testing.T) {
 		g := e.broken(GuardOptions{Observer: seen}, &e.store.scripts.begin)
 		_, err := g.Do(e.ctx(), e.op(), body.body)
 		require.ErrorIs(e, err, ErrUnavailable)
-		require.ErrorIs(e, err, io.ErrUnexpectedEOF)
+		require.ErrorIs(e, err, redis.ErrClosed)
 		require.Zero(e, body.runs.Load())
 		require.Equal(e, []EventKind{EventRefused}, seen.kinds())
 		require.Equal(e, err, seen.list[0].Err)
@@ -186,7 +181,8 @@ func TestDeadlineWhileRedisHangs(t *testing.T) {
 			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ContextTimeoutEnabled: direct, MaxRetries: -1})
 			t.Cleanup(func() { _ = rdb.Close() })
 			e := newEnv(t, rdb, true)
-			g, body := e.broken(GuardOptions{FailOpen: true}), &counted{}
+			e.store.opts.Timeout = 200 * time.Millisecond // it is spent on cleaning up
+			g, body := e.guard(GuardOptions{FailOpen: true}), &counted{}
 			for range 20 {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 				_, err := g.Do(ctx, e.op(), body.body)
