@@ -219,9 +219,7 @@ func TestClaimIsCompletedFromItsText(t *testing.T) {
 		text, err := c.MarshalText()
 		require.NoError(e, err)
 
-		store, err := New(e.rdb, e.store.opts)
-		require.NoError(e, err)
-		g, err := NewGuard(store, GuardOptions{Retention: time.Minute, MaxMemo: 4})
+		g, err := NewGuard(e.other(), GuardOptions{Retention: time.Minute, MaxMemo: 4})
 		require.NoError(e, err)
 		there, err := g.ParseClaim(text)
 		require.NoError(e, err)
@@ -288,8 +286,7 @@ func TestEveryKeyExpires(t *testing.T) {
 		within(e.record(op), time.Hour+time.Minute)
 
 		waiting := e.parked(g, op)
-		keys, err := e.rdb.Keys(e.ctx(), e.store.names.base+"*").Result()
-		require.NoError(e, err)
+		keys := e.stored()
 		require.Len(e, keys, 5)
 		for _, key := range keys {
 			require.Positive(e, e.ttl(key), key)
@@ -301,9 +298,7 @@ func TestEveryKeyExpires(t *testing.T) {
 		require.NoError(e, c.Complete(e.ctx(), []byte("m")))
 		require.NoError(e, <-waiting)
 		within(e.record(op), time.Hour)
-		keys, err = e.rdb.Keys(e.ctx(), e.store.names.base+"*").Result()
-		require.NoError(e, err)
-		require.ElementsMatch(e, []string{n.token(), e.record(op)}, keys, "a finished operation leaves two keys")
+		require.ElementsMatch(e, []string{n.token(), e.record(op)}, e.stored(), "a finished operation leaves two keys")
 
 		plain := e.op()
 		p := e.begin(plain, RecordOptions{TTL: 10 * time.Minute, Retention: time.Minute}).Claim

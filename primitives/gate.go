@@ -41,7 +41,7 @@ func NewGate(store *Store, opts GateOptions) (*Gate, error) {
 // nothing is written. An equal token passes for the same owner only. The value is
 // kept for ttl; zero means as long as the gate remembers the token.
 //
-// It may be repeated. Other errors: [fence.ErrNoToken] for an invalid token,
+// The value has at most 64 MiB. It may be repeated. Other errors: [fence.ErrNoToken] for an invalid token,
 // [ErrUnavailable] (it may have been written), [ErrDenied], [ErrCorrupt],
 // [ErrInvalid].
 func (g *Gate) SetIfFresh(ctx context.Context, t fence.Token, key string, value []byte, ttl time.Duration) error {
@@ -49,8 +49,11 @@ func (g *Gate) SetIfFresh(ctx context.Context, t fence.Token, key string, value 
 	if err != nil {
 		return err
 	}
-	if key == "" {
+	switch {
+	case key == "":
 		return &OptionError{"key", "is empty"}
+	case len(value) > largestMaxMemo:
+		return &OptionError{"value", fmt.Sprintf("%d bytes are above the maximum of %d", len(value), largestMaxMemo)}
 	}
 	names := g.store.names.resource(t.Resource)
 	// The fence outlives the value, or a stale holder could write it again.

@@ -15,8 +15,8 @@ type GuardOptions struct {
 	// default 30s.
 	LeaseTTL time.Duration
 
-	// RenewEvery is the time between renewals. At least 10ms and below LeaseTTL;
-	// default a third of LeaseTTL.
+	// RenewEvery is the time between renewals. At least 10ms, and below the holder's
+	// own deadline, which is LeaseTTL less 2% and 2ms; default a third of LeaseTTL.
 	RenewEvery time.Duration
 
 	// Retention is how long a finished record, and its memo, is kept. A call that
@@ -95,7 +95,8 @@ func (o GuardOptions) withDefaults() (GuardOptions, error) {
 		broken      bool
 		field, rule string
 	}{
-		{o.RenewEvery >= o.LeaseTTL, "RenewEvery", fmt.Sprintf("%s is not below LeaseTTL (%s)", o.RenewEvery, o.LeaseTTL)},
+		{o.RenewEvery >= o.LeaseTTL-margin(o.LeaseTTL), "RenewEvery",
+			fmt.Sprintf("%s is not below LeaseTTL (%s) less its margin of %s", o.RenewEvery, o.LeaseTTL, margin(o.LeaseTTL))},
 		{o.Wait < 0, "Wait", fmt.Sprintf("%s is negative", o.Wait)},
 		{o.MaxMemo < 0 || o.MaxMemo > largestMaxMemo, "MaxMemo", fmt.Sprintf("%d is outside 0 to %d bytes", o.MaxMemo, largestMaxMemo)},
 		{o.MaxTakeovers < 0, "MaxTakeovers", fmt.Sprintf("%d is negative", o.MaxTakeovers)},

@@ -101,10 +101,19 @@ func (s *Store) acquire(ctx context.Context, resource string, opts LeaseOptions,
 	if err := checkResource(resource); err != nil {
 		return nil, err
 	}
-	l := &Lease{tenure{store: s, names: s.names.resource(resource), resource: resource, nonce: newNonce(), ttl: opts.TTL}}
-	return l, s.inLine(ctx, wait, l.nonce, "", l.giveUp, func(ctx context.Context, p *place) error {
+	l := s.newLease(resource, opts)
+	err = s.inLine(ctx, wait, l.nonce, "", l.giveUp, func(ctx context.Context, p *place) error {
 		return l.try(ctx, opts, p)
 	})
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// newLease is a lease that has not been granted yet.
+func (s *Store) newLease(resource string, opts LeaseOptions) *Lease {
+	return &Lease{tenure{store: s, names: s.names.resource(resource), resource: resource, nonce: newNonce(), ttl: opts.TTL}}
 }
 
 // try runs the acquire script once.

@@ -2,6 +2,7 @@ package primitives
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"sync"
 	"time"
@@ -150,7 +151,8 @@ func (s *Store) Resolve(ctx context.Context, r Record, memo []byte, retention ti
 
 // Leases lists the leases that are held under the store's prefix. It walks every
 // primary with SCAN, and reads each lease on its own, so what it yields was true one
-// after another, not all at once. An error ends it.
+// after another, not all at once. A lease that is corrupt is yielded as a
+// [*CorruptError], which does not hide the others; any other error is the last.
 func (s *Store) Leases(ctx context.Context) iter.Seq2[LeaseInfo, error] {
 	return list(ctx, s, "lease", s.readLease, func(l LeaseInfo) bool { return l.Held })
 }
@@ -173,7 +175,7 @@ func list[T any](ctx context.Context, s *Store, kind string,
 			if err == nil && !there(item) {
 				continue // it went away since it was scanned
 			}
-			if !yield(item, err) || err != nil {
+			if !yield(item, err) || err != nil && !errors.Is(err, ErrCorrupt) {
 				return
 			}
 		}

@@ -17,7 +17,7 @@ type RecordOptions struct {
 	TTL time.Duration
 
 	// ReclaimAfter is the age at which [Store.TryBeginOrReclaim] takes a running
-	// record for abandoned. At least 50ms and at most TTL; default half of TTL.
+	// record for abandoned. At least 25ms and at most TTL; default half of TTL.
 	ReclaimAfter time.Duration
 
 	// Retention, MaxMemo and MaxTakeovers are those of [GuardOptions].
@@ -31,7 +31,7 @@ func (o RecordOptions) withDefaults() (RecordOptions, error) {
 	if o.TTL, err = checkDuration("TTL", o.TTL, 5*time.Minute, minLease, maxRetention); err != nil {
 		return o, err
 	}
-	if o.ReclaimAfter, err = checkDuration("ReclaimAfter", o.ReclaimAfter, o.TTL/2, minLease, o.TTL); err != nil {
+	if o.ReclaimAfter, err = checkDuration("ReclaimAfter", o.ReclaimAfter, o.TTL/2, minLease/2, o.TTL); err != nil {
 		return o, err
 	}
 	g, err := GuardOptions{Retention: o.Retention, MaxMemo: o.MaxMemo, MaxTakeovers: o.MaxTakeovers}.withDefaults()

@@ -35,7 +35,7 @@ func (s *Store) run(parent context.Context, c call) (reply, error) {
 		}
 		// That the budget has ended says less than what went wrong before.
 		if failure == nil || ctx.Err() == nil {
-			failure, again = classify(c.script.name, c.keys, err)
+			failure, again = classify(c.script.name, c.keys, c.script.explain(err))
 		}
 		if again && sleep(ctx, pause/2+rand.N(pause/2)) {
 			continue
@@ -114,7 +114,7 @@ var (
 // Redis 6 and before: "ERR Error running script (...): @user_script:7: -OOM ...".
 var (
 	serverCode = regexp.MustCompile(`^(?:ERR .*@user_script: ?\d+: -?)?([A-Z]+)(?: |$)`)
-	aclFailure = regexp.MustCompile(`(?i)ACL failure|can't run this command|can't access at least one of the keys|no permissions|unknown (redis )?command`)
+	aclFailure = regexp.MustCompile(`(?i)ACL failure|can't (run this command|access at least one of the keys|publish to the channel)|no permissions|unknown (redis )?command`)
 	maxClients = regexp.MustCompile(`max number of clients`)
 )
 

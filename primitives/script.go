@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -19,6 +21,29 @@ type script struct {
 	name string
 	src  string
 	sha  string
+}
+
+var (
+	scriptLine  = regexp.MustCompile(`can't .*@user_script: ?([0-9]+)`)
+	commandCall = regexp.MustCompile(`call\('([A-Z]+)'`)
+)
+
+// explain adds the command to a refusal by an ACL that only names the line of the
+// script, as Redis does before version 7.2.
+func (s *script) explain(err error) error {
+	m := scriptLine.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	n, _ := strconv.Atoi(m[1])
+	lines := strings.Split(s.src, "\n")
+	if n < 1 || n > len(lines) {
+		return err
+	}
+	if command := commandCall.FindStringSubmatch(lines[n-1]); command != nil {
+		return fmt.Errorf("%w (%s)", err, command[1])
+	}
+	return err
 }
 
 // scripts are all scripts of the protocol, one .lua file each. Their heads state
