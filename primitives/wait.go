@@ -61,7 +61,7 @@ func (s *Store) inLine(ctx context.Context, bound time.Duration, nonce, record s
 	var p place
 	err := try(ctx, &p)
 	if bound != 0 && errors.Is(err, ErrBusy) {
-		err = s.queue(ctx, bound, nonce, record, &p, try)
+		err = s.queue(ctx, bound, nonce, record, &p, err, try)
 	}
 	if err != nil && (p.channel != "" || ctx.Err() != nil || mayHold(err)) {
 		ctx, cancel := context.WithTimeout(detached(ctx), s.opts.Timeout/4)
@@ -76,7 +76,8 @@ func mayHold(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, fence.ErrLeaseLost)
 }
 
-func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record string, p *place,
+// queue waits; was is the answer that made the caller wait.
+func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record string, p *place, was error,
 	try func(context.Context, *place) error,
 ) error {
 	w := s.hub.join(ctx, nonce, record)
@@ -89,7 +90,12 @@ func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record st
 	for {
 		err := try(ctx, p)
 		var busy *BusyError
-		if !errors.As(err, &busy) {
+		switch {
+		case errors.As(err, &busy):
+			was = err
+		case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+			return waited(ctx, was)
+		default:
 			return err
 		}
 		look.Reset(p.next(busy.Remaining))
@@ -105,10 +111,16 @@ func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record st
 			case <-over.C:
 				return err
 			case <-ctx.Done():
-				return fmt.Errorf("%w while waiting: %w", context.Cause(ctx), err)
+				return waited(ctx, was)
 			}
 		}
 	}
+}
+
+// waited is the error of a caller whose context has ended while somebody else had
+// what it wants.
+func waited(ctx context.Context, was error) error {
+	return fmt.Errorf("%w while waiting: %w", context.Cause(ctx), was)
 }
 
 // stopwatch is a timer that a bound of forever never fires.
