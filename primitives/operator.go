@@ -45,10 +45,13 @@ func (s *Store) readLease(ctx context.Context, name string) (LeaseInfo, error) {
 	if err != nil {
 		return LeaseInfo{}, err
 	}
+	if r.word != "held" && r.word != "free" {
+		return LeaseInfo{}, r.unexpected()
+	}
 	f := r.read()
 	info := LeaseInfo{name: name, Held: r.word == "held", Last: f.token(), Waiters: f.count()}
 	if info.Held {
-		info.nonce, info.Token, info.Holder = f.text(), f.token(), f.text()
+		info.nonce, info.Token, info.Holder = f.text(), f.grant(), f.text()
 		info.Since, info.Remaining = f.time(), f.millis()
 	}
 	return info, f.err
@@ -73,7 +76,7 @@ func (s *Store) Free(ctx context.Context, l LeaseInfo) (fence.Value, error) {
 	switch r.word {
 	case "freed":
 		f := r.read()
-		return f.token(), f.err
+		return f.grant(), f.err
 	case "changed":
 		return 0, ErrChanged
 	}
@@ -101,7 +104,7 @@ func (s *Store) Raise(ctx context.Context, resource string, floor fence.Value) (
 		return 0, r.unexpected()
 	}
 	f := r.read()
-	return f.token(), f.err
+	return f.grant(), f.err
 }
 
 // Forget drops the record that r shows, so that the next call runs the operation

@@ -81,6 +81,9 @@ func (s *Store) beginRecord(ctx context.Context, op Op, opts RecordOptions, recl
 			return err
 		}
 		start, err = c.answer(r, time.Now(), p)
+		if err == nil && c.Token().Valid() {
+			err = r.unexpected()
+		}
 		return err
 	})
 	if err != nil {
