@@ -49,8 +49,10 @@ func (e *env) status(op Op) Record {
 }
 
 // busyWith asserts that err says who is at work.
-func busyWith(t testing.TB, err error, holder string) *BusyError {
-	t.Helper()
+func busyWith(t require.TestingT, err error, holder string) *BusyError {
+	if h, ok := t.(interface{ Helper() }); ok {
+		h.Helper()
+	}
 	var busy *BusyError
 	require.ErrorAs(t, err, &busy)
 	require.ErrorIs(t, err, ErrBusy)
