@@ -2,6 +2,7 @@ package primitives
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -43,18 +44,16 @@ func (c *Claim) fp() string {
 //
 // After [ErrUnavailable] the memo may or may not be stored; call Complete again.
 func (c *Claim) Complete(ctx context.Context, memo []byte) error {
-	return c.finish(ctx, "done", memo, false)
+	return c.finish(ctx, "done", memo)
 }
 
 // Fail is Complete for an operation that has failed for good: later calls get a
 // [*FailedError] with the memo.
 func (c *Claim) Fail(ctx context.Context, memo []byte) error {
-	return c.finish(ctx, "failed", memo, false)
+	return c.finish(ctx, "failed", memo)
 }
 
-// finish stores the result. If it comes from an operator, the record must still be
-// there and unfinished.
-func (c *Claim) finish(ctx context.Context, state string, memo []byte, operator bool) error {
+func (c *Claim) finish(ctx context.Context, state string, memo []byte) error {
 	token := ""
 	if t := c.Token(); t.Valid() {
 		token = padded(t.Value)
@@ -71,7 +70,7 @@ func (c *Claim) finish(ctx context.Context, state string, memo []byte, operator 
 		args: []any{
 			c.nonce, s.epoch, millis(s.opts.TokenRetention), token,
 			state, millis(c.keepFor), c.fp(), c.holder,
-			flag(kept), memo, size, c.maxMemo, flag(operator),
+			flag(kept), memo, size, c.maxMemo,
 		},
 	})
 	if err != nil {
@@ -189,6 +188,10 @@ func (g *Guard) ParseClaim(text []byte) (*Claim, error) {
 	if t.Nonce == "" || t.Resource == "" || !t.Token.Valid() {
 		return nil, &OptionError{"text", "is not a claim: nonce, resource or token is missing"}
 	}
+	var err error
+	if op.Fingerprint, err = parseFingerprint(t.Fingerprint); err != nil {
+		return nil, err
+	}
 	if err := op.check(); err != nil {
 		return nil, err
 	}
@@ -196,4 +199,16 @@ func (g *Guard) ParseClaim(text []byte) (*Claim, error) {
 	c.nonce = t.Nonce
 	c.granted(t.Token, time.Time{})
 	return c, nil
+}
+
+func parseFingerprint(text string) (f Fingerprint, err error) {
+	if text == "" {
+		return f, nil
+	}
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != len(f.digest) {
+		return f, &OptionError{"text", "is not a claim: its fingerprint is malformed"}
+	}
+	copy(f.digest[:], b)
+	return f, nil
 }

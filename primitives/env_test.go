@@ -156,6 +156,14 @@ func onRedis(edit func(*redis.Options)) func(testing.TB) redis.UniversalClient {
 	}
 }
 
+// redisAddr is where the shared Redis server is, for a proxy to stand before it.
+func redisAddr(t testing.TB) string {
+	t.Helper()
+	r, err := sharedRedis()
+	require.NoError(t, err)
+	return r.Addr()
+}
+
 func onSentinel(t testing.TB) redis.UniversalClient {
 	t.Helper()
 	rdb := started(t, sharedSentinel).Client(func(o *redis.FailoverOptions) { o.ContextTimeoutEnabled = true })
@@ -283,3 +291,5 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, 20*time.Second, 2*time.Millisecond, what)
 }
+
+var errStop = errors.New("stop")

@@ -125,8 +125,11 @@ func (g *Gate) read(ctx context.Context, resource string, value ...string) (t fe
 	if r.word == "none" {
 		return t, nil, false, fmt.Errorf("%w: no token has passed the gate of %q", ErrNotFound, resource)
 	}
+	if r.word != "seen" {
+		return t, nil, false, r.unexpected()
+	}
 	f := r.read()
-	t = fence.Token{Resource: resource, Value: f.token(), Owner: f.text()}
+	t = fence.Token{Resource: resource, Value: f.grant(), Owner: f.text()}
 	if len(value) > 0 {
 		found = f.flag()
 		if text := f.text(); found {

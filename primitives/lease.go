@@ -136,7 +136,7 @@ func (l *Lease) try(ctx context.Context, opts LeaseOptions, p *place) error {
 	switch r.word {
 	case "granted":
 		f := r.read()
-		l.granted(f.token(), sent)
+		l.granted(f.grant(), sent)
 		return l.startable(f.err)
 	case "busy":
 		return busy(r, l.resource, p)
@@ -300,7 +300,7 @@ func padded(v fence.Value) string { return fmt.Sprintf("%019d", int64(v)) }
 // busy reads a busy reply, and the place in the queue that came with it.
 func busy(r reply, resource string, p *place) error {
 	f := r.read()
-	e := &BusyError{Resource: resource, Remaining: f.millis(), Holder: f.text(), Token: f.token(), Since: f.time()}
+	e := &BusyError{Resource: resource, Remaining: max(f.millis(), time.Millisecond), Holder: f.text(), Token: f.token(), Since: f.time()}
 	if f.more() {
 		p.ticket, p.ahead = f.text(), f.count()
 	}

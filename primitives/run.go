@@ -26,18 +26,26 @@ type call struct {
 func (s *Store) run(parent context.Context, c call) (reply, error) {
 	ctx, cancel := context.WithTimeout(parent, s.opts.Timeout)
 	defer cancel()
+	var failure error
+	again := true
 	for pause := 8 * time.Millisecond; ; pause = min(2*pause, 256*time.Millisecond) {
 		value, err := s.send(ctx, c)
 		if err == nil || errors.Is(err, redis.Nil) {
 			return decode(c.script.name, value)
 		}
+		// That the budget has ended says less than what went wrong before.
+		if failure == nil || ctx.Err() == nil {
+			failure, again = classify(c.script.name, c.keys, c.script.explain(err))
+		}
+		if again && sleep(ctx, pause/2+rand.N(pause/2)) {
+			continue
+		}
+		// The connection may have felt the caller's deadline before its context did,
+		// so this is asked last.
 		if parent.Err() != nil {
 			return reply{}, context.Cause(parent)
 		}
-		failure, again := classify(c.script.name, c.keys, c.script.explain(err))
-		if !again || !sleep(ctx, pause/2+rand.N(pause/2)) {
-			return reply{}, failure
-		}
+		return reply{}, failure
 	}
 }
 

@@ -52,6 +52,7 @@ type scripts struct {
 	acquire, renew, release               script
 	begin, complete, abort, suspend       script
 	recordBegin, recordRead, recordForget script
+	resolve                               script
 	leaseRead, leaseFree, tokenRaise      script
 	gate, gateRead                        script
 }
@@ -64,7 +65,7 @@ func newScripts(files fs.FS) (*scripts, error) {
 	for name, dst := range map[string]*script{
 		"acquire": &s.acquire, "renew": &s.renew, "release": &s.release,
 		"begin": &s.begin, "complete": &s.complete, "abort": &s.abort, "suspend": &s.suspend,
-		"record_begin": &s.recordBegin, "record_read": &s.recordRead, "record_forget": &s.recordForget,
+		"record_begin": &s.recordBegin, "record_read": &s.recordRead, "record_forget": &s.recordForget, "resolve": &s.resolve,
 		"lease_read": &s.leaseRead, "lease_free": &s.leaseFree, "token_raise": &s.tokenRaise,
 		"gate": &s.gate, "gate_read": &s.gateRead,
 	} {

@@ -5,17 +5,15 @@
 --       4 token of the grant, '' if it was begun without a lease
 --       5 'done' or 'failed'  6 retention, ms  7 fingerprint, or ''  8 holder
 --       9 '1' if the memo was kept  10 memo  11 size of the memo  12 limit
---       13 '1' for an operator: only a record that is there and unfinished
 -- returns {'completed'}
 --         {'superseded', holder, token}  nothing was stored
 --         {'corrupt', key, reason}
--- A repeat by the nonce that completed the record succeeds, except an operator's.
+-- A repeat by the nonce that completed the record succeeds.
 -- include: clock token state lease
 local nonce, token = ARGV[1], ARGV[4]
 local record, bad = read_record(KEYS[5])
 if bad then return bad end
 if record and record.nonce ~= nonce then return {'superseded', record.holder, record.token} end
-if ARGV[13] == '1' and (not record or record.finished) then return {'superseded', '', ''} end
 if not record and token ~= '' then -- lost, as after a flush: ours unless somebody came after us
   local last
   last, bad = read_token(KEYS[2])
