@@ -12,6 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/fencekit/fencekit-go/internal/devstack"
 )
@@ -100,11 +101,33 @@ func onMiniredis(t testing.TB) redis.UniversalClient {
 }
 
 func TestMain(m *testing.M) {
+	if text, ok := os.LookupEnv(childEnv); ok {
+		if err := runChild(text); err != nil {
+			fmt.Fprintln(os.Stderr, "child process:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	code := m.Run()
 	if r, err := sharedRedis(); err == nil {
 		_ = r.Stop()
 	}
+	if err := leaked(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, "goroutines are left when all tests are over:", err)
+		code = 1
+	}
 	os.Exit(code)
+}
+
+// leaked finds goroutines that outlive the tests. What waits for go-redis to give up
+// on a server that hangs ends by itself, but late.
+func leaked() (err error) {
+	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); {
+		if err = goleak.Find(); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 func (e *env) ctx() context.Context { return e.Context() }
