@@ -21,6 +21,7 @@ type rig struct {
 	far   *Store
 	link  *redis.Client // of far
 	limit context.Context
+	lossy bool // replies are lost at random
 }
 
 // patience is what no call of a rig may take, and far less than the leases that it
