@@ -195,6 +195,13 @@ func onMiniredis(t testing.TB) redis.UniversalClient {
 
 // TestMain also looks for goroutines that the tests have left behind.
 func TestMain(m *testing.M) {
+	if text, ok := os.LookupEnv(childEnv); ok {
+		if err := runChild(text); err != nil {
+			fmt.Fprintln(os.Stderr, "child process:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	code := m.Run()
 	for _, stop := range stops.all {
 		_ = stop()
@@ -205,7 +212,22 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 	}
+	if err := leaked(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, "goroutines are left when all tests are over:", err)
+		code = 1
+	}
 	os.Exit(code)
+}
+
+// leaked finds goroutines that outlive the tests. What waits for go-redis to give up
+// on a server that hangs ends by itself, but late.
+func leaked() (err error) {
+	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); {
+		if err = goleak.Find(); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 func (e *env) ctx() context.Context { return e.Context() }

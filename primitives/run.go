@@ -21,8 +21,9 @@ type call struct {
 }
 
 // run runs a script within the store's budget. Transient errors are retried; that
-// is safe because every script can be repeated by the same nonce. When ctx ends,
-// so does run, whether or not the client notices.
+// is safe because every script can be repeated by the same nonce. When the budget
+// ends, so does run, whether or not the client notices; when parent is cancelled,
+// too, unless the client is direct: go-redis looks at deadlines only in mid-command.
 func (s *Store) run(parent context.Context, c call) (reply, error) {
 	ctx, cancel := context.WithTimeout(parent, s.opts.Timeout)
 	defer cancel()
