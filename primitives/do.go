@@ -137,21 +137,19 @@ func (r *guarded) failed(ctx context.Context, err, lost error) {
 }
 
 // seen is the token that a store held against one of resource, or 0. The body may
-// have written under several tokens: errors.As would find the first refusal only.
+// have written under several tokens, and errors.As would find the first refusal only.
 func seen(err error, resource string) fence.Value {
-	var stale *fence.StaleError
-	if !errors.As(err, &stale) {
-		return 0
-	}
-	if stale.Resource == resource {
-		return stale.Current
-	}
-	for ; err != nil; err = errors.Unwrap(err) {
-		if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // one step at a time
-			for _, err := range several.Unwrap() {
-				if v := seen(err, resource); v != 0 {
-					return v
-				}
+	switch e := err.(type) { //nolint:errorlint // it walks the whole tree
+	case *fence.StaleError:
+		if e.Resource == resource {
+			return e.Current
+		}
+	case interface{ Unwrap() error }:
+		return seen(e.Unwrap(), resource)
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			if v := seen(err, resource); v != 0 {
+				return v
 			}
 		}
 	}

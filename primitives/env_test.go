@@ -99,9 +99,7 @@ var (
 	sharedSentinel = shared(func(ctx context.Context) (*devstack.Sentinel, error) {
 		return devstack.StartSentinel(ctx, devstack.SentinelConfig{DownAfter: 30 * time.Second})
 	})
-	sharedCluster = shared(func(ctx context.Context) (*devstack.Cluster, error) {
-		return startCluster(ctx)
-	})
+	sharedCluster = shared(startCluster)
 )
 
 // startCluster starts one that fails over by no accident of a loaded machine. It forms

@@ -30,7 +30,6 @@ type run struct {
 	op      int
 	exec    string
 	attempt int
-	ended   bool
 }
 
 func (r *run) leased() bool { return r.claim.Token().Valid() }

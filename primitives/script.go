@@ -24,7 +24,7 @@ type script struct {
 }
 
 var (
-	scriptLine  = regexp.MustCompile(`can't .*@user_script: ?([0-9]+)`)
+	scriptLine  = regexp.MustCompile(`can't .*@user_script: ?(\d+)`)
 	commandCall = regexp.MustCompile(`call\('([A-Z]+)'`)
 )
 

@@ -219,7 +219,8 @@ func TestAWaiterWhoseContextEndsWhileItAsks(t *testing.T) {
 	e.hold("r")
 	l, looks := e.store.newLease("r", opts), 0
 	err := e.store.inLine(ctx, forever, l.nonce, "", l.giveUp, func(ctx context.Context, p *place) error {
-		if looks++; looks == 2 {
+		looks++
+		if looks == 2 {
 			cancel(own)
 		}
 		return l.try(ctx, opts, p)
