@@ -91,14 +91,14 @@ func (e *env) count() *counter {
 	return c
 }
 
-// Renewals end with stop, and with the loss of the lease; then the goroutine ends too.
+// Renewals end with stop, and with the loss of the lease; then the timer is stopped too.
 func TestRenewalsEndWithTheBody(t *testing.T) {
 	behaviour(t, func(e *env) {
 		c := e.count()
 		idle := func() bool {
 			e.store.keeper.mu.Lock()
 			defer e.store.keeper.mu.Unlock()
-			return !e.store.keeper.running && len(e.store.keeper.all) == 0
+			return e.store.keeper.next.IsZero() && len(e.store.keeper.all) == 0
 		}
 		opts := LeaseOptions{TTL: 600 * time.Millisecond}
 		stopped, err := e.store.TryAcquire(e.ctx(), "stopped", opts)
