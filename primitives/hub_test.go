@@ -184,7 +184,7 @@ func TestHostileMessagesAreHarmless(t *testing.T) {
 func TestNoMessagePutsALookOff(t *testing.T) {
 	t.Parallel()
 	e := realEnv(t)
-	_, err := e.store.TryAcquire(e.ctx(), "r", LeaseOptions{TTL: 2 * time.Second})
+	_, err := e.store.TryAcquire(e.ctx(), "r", LeaseOptions{TTL: 3 * time.Second})
 	require.NoError(t, err)
 	w := e.wait(e.store, "r", LeaseOptions{})
 	nonce := e.rdb.ZRange(e.ctx(), e.store.names.resource("r").queue(), 0, -1).Val()[0]

@@ -121,7 +121,7 @@ func TestBeginDoesNotPassTheQueue(t *testing.T) {
 func TestAWaiterFollowsAHolderThatCrashed(t *testing.T) {
 	t.Parallel()
 	e := realEnv(t)
-	l, err := e.store.TryAcquire(e.ctx(), "r", LeaseOptions{TTL: time.Second})
+	l, err := e.store.TryAcquire(e.ctx(), "r", LeaseOptions{TTL: 3 * time.Second})
 	require.NoError(e, err)
 	next := e.wait(e.other(), "r", LeaseOptions{}).lease(e)
 	require.Greater(e, next.Token().Value, l.Token().Value)
