@@ -17,6 +17,7 @@ import (
 type Claim struct {
 	tenure
 	key          Key
+	keys         []string // Redis names, as the scripts of a guarded operation take them
 	fingerprint  Fingerprint
 	holder       string
 	maxMemo      int
@@ -27,11 +28,6 @@ type Claim struct {
 
 // Key is the idempotency key of the operation.
 func (c *Claim) Key() Key { return c.key }
-
-func (c *Claim) keys() []string {
-	n := c.names
-	return []string{n.lease(), n.token(), n.queue(), n.waiters(), c.record}
-}
 
 func (c *Claim) fp() string {
 	if c.fingerprint.IsZero() {
@@ -70,7 +66,7 @@ func (c *Claim) finish(ctx context.Context, state string, memo []byte) error {
 	s := c.store
 	r, err := s.run(detached(ctx), call{
 		script: &s.scripts.complete,
-		keys:   c.keys(),
+		keys:   c.keys,
 		args: []any{
 			c.nonce, s.epoch, millis(s.opts.TokenRetention), token,
 			state, millis(c.keepFor), c.fp(), c.holder,
@@ -114,7 +110,7 @@ func (c *Claim) abort(ctx context.Context, floor fence.Value) (raised bool, err 
 	s := c.store
 	r, err := s.run(ctx, call{
 		script: &s.scripts.abort,
-		keys:   c.keys(),
+		keys:   c.keys,
 		args:   []any{c.nonce, s.epoch, millis(s.opts.TokenRetention), padded(max(0, floor))},
 	})
 	if err != nil {

@@ -63,6 +63,18 @@ func behaviour(t *testing.T, test func(e *env)) {
 	}
 }
 
+// timed is behaviour for a test in which time must pass, on one server and a cluster.
+func timed(t *testing.T, test func(e *env)) {
+	t.Helper()
+	t.Parallel()
+	for name, client := range map[string]func(testing.TB) redis.UniversalClient{"redis": onRedis(nil), "cluster": onCluster} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(newEnv(t, client(t), true))
+		})
+	}
+}
+
 var prefixes atomic.Int64
 
 func newEnv(t *testing.T, rdb redis.UniversalClient, realServer bool) *env {
@@ -88,9 +100,22 @@ var (
 		return devstack.StartSentinel(ctx, devstack.SentinelConfig{DownAfter: 30 * time.Second})
 	})
 	sharedCluster = shared(func(ctx context.Context) (*devstack.Cluster, error) {
-		return devstack.StartCluster(ctx, devstack.ClusterConfig{NodeTimeout: 30 * time.Second})
+		return startCluster(ctx)
 	})
 )
+
+// startCluster starts one that fails over by no accident of a loaded machine. It forms
+// with short timeouts, because a lost handshake is repeated after one.
+func startCluster(ctx context.Context) (*devstack.Cluster, error) {
+	c, err := devstack.StartCluster(ctx, devstack.ClusterConfig{})
+	if err != nil {
+		return nil, err
+	}
+	for _, node := range c.Nodes() {
+		err = errors.Join(err, node.Config(ctx, "cluster-node-timeout", "60000"))
+	}
+	return c, err
+}
 
 // stops end the shared servers that were started.
 var stops struct {
@@ -170,6 +195,13 @@ func onMiniredis(t testing.TB) redis.UniversalClient {
 
 // TestMain also looks for goroutines that the tests have left behind.
 func TestMain(m *testing.M) {
+	if text, ok := os.LookupEnv(childEnv); ok {
+		if err := runChild(text); err != nil {
+			fmt.Fprintln(os.Stderr, "child process:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	code := m.Run()
 	for _, stop := range stops.all {
 		_ = stop()
@@ -180,7 +212,22 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 	}
+	if err := leaked(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, "goroutines are left when all tests are over:", err)
+		code = 1
+	}
 	os.Exit(code)
+}
+
+// leaked finds goroutines that outlive the tests. What waits for go-redis to give up
+// on a server that hangs ends by itself, but late.
+func leaked() (err error) {
+	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); {
+		if err = goleak.Find(); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 func (e *env) ctx() context.Context { return e.Context() }

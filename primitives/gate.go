@@ -37,11 +37,13 @@ func NewGate(store *Store, opts GateOptions) (*Gate, error) {
 }
 
 // SetIfFresh writes value under key, within the resource of the token, unless a newer
-// token of that resource has passed the gate: then it is a [*fence.StaleError] and
-// nothing is written. An equal token passes for the same owner only. The value is
-// kept for ttl; zero means as long as the gate remembers the token.
+// token of that resource has passed the gate: then it is a [*fence.StaleError], and
+// what stands there is the newer holder's. An equal token passes for the same owner
+// only. The value is kept for ttl; zero means as long as the gate remembers the token.
 //
-// The value has at most 64 MiB. It may be repeated. Other errors: [fence.ErrNoToken] for an invalid token,
+// The value has at most 64 MiB. It may be repeated; go-redis does so when a reply is
+// lost, and then the refusal may be the answer to a write that stood until it was
+// overtaken. Other errors: [fence.ErrNoToken] for an invalid token,
 // [ErrUnavailable] (it may have been written), [ErrDenied], [ErrCorrupt],
 // [ErrInvalid].
 func (g *Gate) SetIfFresh(ctx context.Context, t fence.Token, key string, value []byte, ttl time.Duration) error {

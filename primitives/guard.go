@@ -257,9 +257,11 @@ func (g *Guard) claim(op Op) *Claim {
 	c := &Claim{
 		key: op.Key, fingerprint: op.Fingerprint, holder: op.Holder, maxMemo: g.opts.MaxMemo,
 	}
-	c.store, c.resource, c.names = s, op.resource(), s.names.resource(op.resource())
+	c.store, c.resource = s, op.resource()
+	c.names = s.names.resource(c.resource)
 	c.nonce, c.ttl, c.every, c.keepFor = newNonce(), g.opts.LeaseTTL, g.opts.RenewEvery, g.opts.Retention
 	c.record = c.names.record(op.Key)
+	c.keys = []string{c.names.lease(), c.names.token(), c.names.queue(), c.names.waiters(), c.record}
 	c.once, c.noTakeover, c.maxTakeovers = g.opts.AtMostOnce, g.opts.NoTakeover, g.opts.MaxTakeovers
 	return c
 }
@@ -270,7 +272,7 @@ func (c *Claim) try(ctx context.Context, op Op, p *place) (Start, error) {
 	sent := time.Now()
 	r, err := s.run(ctx, call{
 		script: &s.scripts.begin,
-		keys:   c.keys(),
+		keys:   c.keys,
 		args: []any{
 			c.nonce, millis(c.ttl), c.holder,
 			s.epoch, padded(op.Floor), millis(s.opts.TokenRetention),

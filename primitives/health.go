@@ -73,7 +73,7 @@ func (s *Store) rehearseRecord(ctx context.Context, scratch string) error {
 	if err != nil {
 		return err
 	}
-	guard, err := NewGuard(s, GuardOptions{LeaseTTL: rehearsalTTL, Retention: rehearsalTTL})
+	guard, err := NewGuard(s, GuardOptions{LeaseTTL: rehearsalTTL, Retention: rehearsalTTL, StrictMemo: true})
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,11 @@ func (s *Store) rehearseGate(ctx context.Context, t fence.Token) error {
 	if err != nil {
 		return err
 	}
-	return gate.SetIfFresh(ctx, t, "check", nil, 0)
+	if err := gate.SetIfFresh(ctx, t, "check", nil, 0); err != nil {
+		return err
+	}
+	_, _, err = gate.Get(ctx, t.Resource, "check")
+	return err
 }
 
 // hear subscribes once, as waiters do.

@@ -180,6 +180,20 @@ func TestHostileMessagesAreHarmless(t *testing.T) {
 	})
 }
 
+// A flood of messages does not keep a waiter from looking when the lease has ended.
+func TestNoMessagePutsALookOff(t *testing.T) {
+	t.Parallel()
+	e := realEnv(t)
+	_, err := e.store.TryAcquire(e.ctx(), "r", LeaseOptions{TTL: 3 * time.Second})
+	require.NoError(t, err)
+	w := e.wait(e.store, "r", LeaseOptions{})
+	nonce := e.rdb.ZRange(e.ctx(), e.store.names.resource("r").queue(), 0, -1).Val()[0]
+	eventually(t, "it gets the lease under the flood", func() bool {
+		require.NoError(t, e.rdb.Publish(e.ctx(), e.store.hub.channel, "check "+nonce+" 3000").Err())
+		return len(w.got) == 1
+	})
+}
+
 var foreignQueues = []plant{{"a string", text("x")}, {"a list", listed}}
 
 // What stands in the queue's place costs order, never a lease: leases and results go on,

@@ -19,6 +19,7 @@ const (
 	workerCommands = "+eval +evalsha +subscribe +ping " +
 		"+time +get +set +del +exists +pttl +pexpire +hset +hdel +hget +hmget +zadd +zrem +zrange +zrank +zcard +publish"
 	operatorCommands = "+scan" // listing; it shows the names of all keys
+	clusterCommands  = "+cluster|slots +command"
 )
 
 var limitedUser = sync.OnceValue(func() error {

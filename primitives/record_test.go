@@ -41,13 +41,6 @@ func (e *env) ttl(name string) time.Duration {
 	return d
 }
 
-func (e *env) status(op Op) Record {
-	e.Helper()
-	r, err := e.store.Status(e.ctx(), op)
-	require.NoError(e, err)
-	return r
-}
-
 // busyWith asserts that err says who is at work.
 func busyWith(t require.TestingT, err error, holder string) *BusyError {
 	if h, ok := t.(interface{ Helper() }); ok {

@@ -21,8 +21,9 @@ type call struct {
 }
 
 // run runs a script within the store's budget. Transient errors are retried; that
-// is safe because every script can be repeated by the same nonce. When ctx ends,
-// so does run, whether or not the client notices.
+// is safe because every script can be repeated by the same nonce. When the budget
+// ends, so does run, whether or not the client notices; when parent is cancelled,
+// too, unless the client is direct: go-redis looks at deadlines only in mid-command.
 func (s *Store) run(parent context.Context, c call) (reply, error) {
 	ctx, cancel := context.WithTimeout(parent, s.opts.Timeout)
 	defer cancel()
@@ -80,7 +81,7 @@ func (s *Store) send(ctx context.Context, c call) (any, error) {
 
 func (s *Store) eval(ctx context.Context, c call) (any, error) {
 	value, err := s.client.EvalSha(ctx, c.script.sha, c.keys, c.args...).Result()
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") { // which allocates even without an error
 		value, err = s.client.Eval(ctx, c.script.src, c.keys, c.args...).Result()
 	}
 	return value, err

@@ -99,6 +99,10 @@ func loadScript(files fs.FS, name string) (script, error) {
 		}
 	}
 	src.Write(body)
-	sum := sha1.Sum([]byte(src.String())) //nolint:gosec // see the import
-	return script{name: name, src: src.String(), sha: hex.EncodeToString(sum[:])}, nil
+	return newScript(name, src.String()), nil
+}
+
+func newScript(name, src string) script {
+	sum := sha1.Sum([]byte(src)) //nolint:gosec // see the import
+	return script{name: name, src: src, sha: hex.EncodeToString(sum[:])}
 }

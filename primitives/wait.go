@@ -76,8 +76,8 @@ func mayHold(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, fence.ErrLeaseLost)
 }
 
-// queue waits; was is the answer that made the caller wait.
-func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record string, p *place, was error,
+// queue is inLine for a caller to whom err has said who is busy.
+func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record string, p *place, err error,
 	try func(context.Context, *place) error,
 ) error {
 	w := s.hub.join(ctx, nonce, record)
@@ -88,17 +88,18 @@ func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record st
 	look := time.NewTimer(0)
 	defer look.Stop()
 	for {
-		err := try(ctx, p)
+		answer := try(ctx, p)
 		var busy *BusyError
 		switch {
-		case errors.As(err, &busy):
-			was = err
-		case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
-			return waited(ctx, was)
+		case errors.As(answer, &busy):
+			err = answer
+		case ctx.Err() != nil && errors.Is(answer, context.Cause(ctx)):
+			return endedWait(ctx, err)
 		default:
-			return err
+			return answer
 		}
-		look.Reset(p.next(busy.Remaining))
+		at := time.Now().Add(p.next(busy.Remaining))
+		look.Reset(time.Until(at))
 	sleeping:
 		for {
 			select {
@@ -107,20 +108,21 @@ func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record st
 			case <-look.C:
 				break sleeping
 			case d := <-w.check:
-				look.Reset(d + pastEnd)
+				if d += pastEnd; d < time.Until(at) { // no message puts a look off
+					look.Reset(d)
+				}
 			case <-over.C:
 				return err
 			case <-ctx.Done():
-				return waited(ctx, was)
+				return endedWait(ctx, err)
 			}
 		}
 	}
 }
 
-// waited is the error of a caller whose context has ended while somebody else had
-// what it wants.
-func waited(ctx context.Context, was error) error {
-	return fmt.Errorf("%w while waiting: %w", context.Cause(ctx), was)
+// endedWait says why a wait has ended, and who was busy.
+func endedWait(ctx context.Context, busy error) error {
+	return fmt.Errorf("%w while waiting: %w", context.Cause(ctx), busy)
 }
 
 // stopwatch is a timer that a bound of forever never fires.

@@ -119,15 +119,12 @@ func TestBeginDoesNotPassTheQueue(t *testing.T) {
 
 // The end of the holder's lease wakes the first waiter although nobody says so.
 func TestAWaiterFollowsAHolderThatCrashed(t *testing.T) {
-	behaviour(t, func(e *env) {
-		if !e.real {
-			e.Skip("real only: expiry by time")
-		}
-		l, err := e.store.TryAcquire(e.ctx(), "r", LeaseOptions{TTL: time.Second})
-		require.NoError(e, err)
-		next := e.wait(e.other(), "r", LeaseOptions{}).lease(e)
-		require.Greater(e, next.Token().Value, l.Token().Value)
-	})
+	t.Parallel()
+	e := realEnv(t)
+	l, err := e.store.TryAcquire(e.ctx(), "r", LeaseOptions{TTL: 3 * time.Second})
+	require.NoError(e, err)
+	next := e.wait(e.other(), "r", LeaseOptions{}).lease(e)
+	require.Greater(e, next.Token().Value, l.Token().Value)
 }
 
 // deafen makes the waiters of s miss what is published from now on.
@@ -140,14 +137,14 @@ func deafen(s *Store) {
 
 // A hand-on that nobody hears costs the claim's time or the recheck, not for ever.
 func TestALostNotificationDelaysOnly(t *testing.T) {
-	behaviour(t, func(e *env) {
-		deaf := e.other()
-		holder := e.hold("r")
-		w := e.wait(deaf, "r", LeaseOptions{})
-		deafen(deaf)
-		require.NoError(e, holder.Release(e.ctx()))
-		require.Greater(e, w.lease(e).Token().Value, holder.Token().Value)
-	})
+	t.Parallel()
+	e := realEnv(t)
+	deaf := e.other()
+	holder := e.hold("r")
+	w := e.wait(deaf, "r", LeaseOptions{})
+	deafen(deaf)
+	require.NoError(e, holder.Release(e.ctx()))
+	require.Greater(e, w.lease(e).Token().Value, holder.Token().Value)
 }
 
 // dead leaves a waiter in the queue whose process is gone.
@@ -164,19 +161,16 @@ func (e *env) dead(resource string) *Lease {
 // A waiter that has died holds up the queue for its claim only: those behind do not
 // wait for the TTL that it asked for.
 func TestDeadWaitersAreSkipped(t *testing.T) {
-	behaviour(t, func(e *env) {
-		if !e.real {
-			e.Skip("real only: expiry by time")
-		}
-		holder := e.hold("r")
-		e.dead("r")
-		e.dead("r")
-		start := time.Now()
-		w := e.wait(e.other(), "r", LeaseOptions{TTL: time.Minute})
-		require.NoError(e, holder.Release(e.ctx()))
-		w.lease(e)
-		require.Less(e, time.Since(start), 25*time.Second, "it waited for the dead ones' TTL")
-	})
+	t.Parallel()
+	e := realEnv(t)
+	holder := e.hold("r")
+	e.dead("r")
+	e.dead("r")
+	start := time.Now()
+	w := e.wait(e.other(), "r", LeaseOptions{TTL: time.Minute})
+	require.NoError(e, holder.Release(e.ctx()))
+	w.lease(e)
+	require.Less(e, time.Since(start), 25*time.Second, "it waited for the dead ones' TTL")
 }
 
 // A waiter that was handed the lease and came too late stands in its old place again.
@@ -213,6 +207,26 @@ func TestAWaiterWhoseContextEndsLeaves(t *testing.T) {
 		require.NoError(e, holder.Release(e.ctx()))
 		e.hold("r")
 	})
+}
+
+// The same holds when the context ends while the waiter is asking Redis.
+func TestAWaiterWhoseContextEndsWhileItAsks(t *testing.T) {
+	t.Parallel()
+	e := realEnv(t)
+	own := errors.New("own")
+	ctx, cancel := context.WithCancelCause(e.ctx())
+	opts := LeaseOptions{TTL: time.Minute}
+	e.hold("r")
+	l, looks := e.store.newLease("r", opts), 0
+	err := e.store.inLine(ctx, forever, l.nonce, "", l.giveUp, func(ctx context.Context, p *place) error {
+		if looks++; looks == 2 {
+			cancel(own)
+		}
+		return l.try(ctx, opts, p)
+	})
+	require.ErrorIs(t, err, own)
+	require.ErrorIs(t, err, ErrBusy)
+	require.Zero(t, e.waiters("r"))
 }
 
 // A waiter that was handed the lease just when its context ended passes it on at once.

@@ -24,6 +24,16 @@ local function grant(time, to, epoch, floor, token_ttl)
   return token
 end
 
+-- holds: whether `nonce` has the lease now. Cheaper than reading all of it.
+local function holds(nonce)
+  return soft('HGET', KEYS[1], 'nonce') == nonce
+end
+
+-- nobody_waits spares most calls the queue: one that is empty does not exist.
+local function nobody_waits()
+  return redis.call('EXISTS', KEYS[3]) == 0
+end
+
 local function leave(nonce)
   soft('ZREM', KEYS[3], nonce)
   soft('HDEL', KEYS[4], nonce)
@@ -31,9 +41,9 @@ end
 
 -- is_wake: one of the channels on which processes of this prefix listen. Nothing is
 -- published on any other, whatever an entry says.
-local WAKE = string.match(KEYS[1], '^(.-){') .. 'wake:'
 local function is_wake(channel)
-  return type(channel) == 'string' and string.sub(channel, 1, #WAKE) == WAKE
+  local wake = string.match(KEYS[1], '^(.-){') .. 'wake:'
+  return type(channel) == 'string' and string.sub(channel, 1, #wake) == wake
 end
 
 -- read_entry: what is stored about a waiter, or nil if it is not what join wrote.
@@ -94,11 +104,12 @@ local function tell_finished(op)
 end
 
 -- drop gives up the lease if `nonce` holds it, and hands it on.
-local function drop(time, nonce, epoch, token_ttl, done)
-  local lease = read_lease(KEYS[1])
-  if not lease or lease.nonce ~= nonce then return false end
+local function drop(nonce, epoch, token_ttl)
+  if not holds(nonce) then return false end
   redis.call('DEL', KEYS[1])
-  hand_on(time, epoch, token_ttl, done)
+  if nobody_waits() then return true end
+  leave(nonce) -- a reply that was lost may have left it in line
+  hand_on(clock(), epoch, token_ttl)
   return true
 end
 
@@ -142,6 +153,7 @@ end
 -- yield_to_queue: with the lease free and somebody waiting longer than `who`,
 -- the lease goes to them. It returns the lease as it then is, or nil.
 local function yield_to_queue(time, who, epoch, token_ttl)
+  if nobody_waits() then return nil end
   local nonce = first_waiter(millis(time))
   if not nonce or nonce == who.nonce then return nil end
   hand_on(time, epoch, token_ttl)
