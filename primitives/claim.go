@@ -2,6 +2,7 @@ package primitives
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 type Claim struct {
 	tenure
 	key          Key
+	keys         []string // Redis names, as the scripts of a guarded operation take them
 	fingerprint  Fingerprint
 	holder       string
 	maxMemo      int
@@ -26,11 +28,6 @@ type Claim struct {
 
 // Key is the idempotency key of the operation.
 func (c *Claim) Key() Key { return c.key }
-
-func (c *Claim) keys() []string {
-	n := c.names
-	return []string{n.lease(), n.token(), n.queue(), n.waiters(), c.record}
-}
 
 func (c *Claim) fp() string {
 	if c.fingerprint.IsZero() {
@@ -69,7 +66,7 @@ func (c *Claim) finish(ctx context.Context, state string, memo []byte) error {
 	s := c.store
 	r, err := s.run(detached(ctx), call{
 		script: &s.scripts.complete,
-		keys:   c.keys(),
+		keys:   c.keys,
 		args: []any{
 			c.nonce, s.epoch, millis(s.opts.TokenRetention), token,
 			state, millis(c.keepFor), c.fp(), c.holder,
@@ -113,7 +110,7 @@ func (c *Claim) abort(ctx context.Context, floor fence.Value) (raised bool, err 
 	s := c.store
 	r, err := s.run(ctx, call{
 		script: &s.scripts.abort,
-		keys:   c.keys(),
+		keys:   c.keys,
 		args:   []any{c.nonce, s.epoch, millis(s.opts.TokenRetention), padded(max(0, floor))},
 	})
 	if err != nil {
@@ -191,6 +188,10 @@ func (g *Guard) ParseClaim(text []byte) (*Claim, error) {
 	if t.Nonce == "" || t.Resource == "" || !t.Token.Valid() {
 		return nil, &OptionError{"text", "is not a claim: nonce, resource or token is missing"}
 	}
+	var err error
+	if op.Fingerprint, err = parseFingerprint(t.Fingerprint); err != nil {
+		return nil, err
+	}
 	if err := op.check(); err != nil {
 		return nil, err
 	}
@@ -198,4 +199,16 @@ func (g *Guard) ParseClaim(text []byte) (*Claim, error) {
 	c.nonce = t.Nonce
 	c.granted(t.Token, time.Time{})
 	return c, nil
+}
+
+func parseFingerprint(text string) (f Fingerprint, err error) {
+	if text == "" {
+		return f, nil
+	}
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != len(f.digest) {
+		return f, &OptionError{"text", "is not a claim: its fingerprint is malformed"}
+	}
+	copy(f.digest[:], b)
+	return f, nil
 }

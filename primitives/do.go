@@ -43,7 +43,7 @@ func (g *Guard) Do(ctx context.Context, op Op, fn func(context.Context) ([]byte,
 	start, err := g.Begin(ctx, op)
 	if err != nil {
 		if g.opts.FailOpen && errors.Is(err, ErrUnavailable) {
-			return g.unguarded(ctx, watch, fn)
+			return g.unguarded(ctx, op, watch, fn)
 		}
 		watch.refused(err)
 		return Result{}, err
@@ -57,9 +57,11 @@ func (g *Guard) Do(ctx context.Context, op Op, fn func(context.Context) ([]byte,
 	return r.do(ctx, fn)
 }
 
-func (g *Guard) unguarded(ctx context.Context, watch *watch, fn func(context.Context) ([]byte, error)) (Result, error) {
+func (g *Guard) unguarded(ctx context.Context, op Op, watch *watch, fn func(context.Context) ([]byte, error)) (Result, error) {
 	watch.unguarded()
-	memo, err := fn(fence.WithoutTokens(ctx))
+	// Neither the tokens nor the attempt of a guard outside may pass for this one's.
+	ctx = context.WithValue(fence.WithoutTokens(ctx), attemptKey{}, Attempt{Key: op.Key, Outcome: Unguarded})
+	memo, err := fn(ctx)
 	return Result{Outcome: Unguarded, Memo: memo}, err
 }
 
@@ -130,15 +132,28 @@ func (r *guarded) failed(ctx context.Context, err, lost error) {
 	case memoise:
 		r.watch.stored(r.claim.Fail(ctx, verdict.memo), len(verdict.memo))
 	case abort:
-		r.abort(ctx, r.seen(err))
+		r.abort(ctx, seen(err, r.claim.resource))
 	}
 }
 
-// seen is the token that a store held against this one, or 0.
-func (r *guarded) seen(err error) fence.Value {
+// seen is the token that a store held against one of resource, or 0. The body may
+// have written under several tokens: errors.As would find the first refusal only.
+func seen(err error, resource string) fence.Value {
 	var stale *fence.StaleError
-	if errors.As(err, &stale) && stale.Resource == r.claim.resource {
+	if !errors.As(err, &stale) {
+		return 0
+	}
+	if stale.Resource == resource {
 		return stale.Current
+	}
+	for ; err != nil; err = errors.Unwrap(err) {
+		if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // one step at a time
+			for _, err := range several.Unwrap() {
+				if v := seen(err, resource); v != 0 {
+					return v
+				}
+			}
+		}
 	}
 	return 0
 }
@@ -197,8 +212,8 @@ func MemoiseFailure(memo []byte) Verdict { return Verdict{kind: memoise, memo: m
 // Attempt is what a body may know of the attempt that it is.
 type Attempt struct {
 	Key       Key
-	Outcome   Outcome // Begun, Reclaimed or TakenOver
-	Token     fence.Token
+	Outcome   Outcome     // Begun, Reclaimed, TakenOver or Unguarded
+	Token     fence.Token // invalid if Unguarded
 	Takeovers int
 }
 

@@ -97,14 +97,9 @@ func TestAMemoThatCannotBeStoredDoesNotFailTheCall(t *testing.T) {
 		require.Equal(t, "m", string(res.Memo))
 		require.False(t, res.MemoStored)
 		require.EqualValues(t, 1, body.runs.Load())
-		require.Equal(t, []EventKind{EventBegan, EventMemoFailed}, told.kinds)
+		require.Equal(t, []EventKind{EventBegan, EventMemoFailed}, told.kinds())
 	}
 }
-
-// events keeps what an observer was told, by one goroutine.
-type events struct{ kinds []EventKind }
-
-func (e *events) Observe(_ context.Context, event Event) { e.kinds = append(e.kinds, event.Kind) }
 
 // Without renewals the body's context ends at the deadline, whatever the server
 // answers meanwhile: only a definite answer is a loss before it.

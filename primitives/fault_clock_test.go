@@ -75,7 +75,7 @@ func TestAStoreThatHasSeenAHigherTokenRaisesTheFloor(t *testing.T) {
 		res, err := g.Do(e.ctx(), op, write)
 		require.ErrorIs(e, err, fence.ErrStale)
 		require.Less(e, res.Token.Value, before.Value, "the control: it has gone back")
-		require.Contains(e, told.kinds, EventTokenRegressed)
+		require.Contains(e, told.kinds(), EventTokenRegressed)
 
 		res, err = g.Do(e.ctx(), op, write)
 		require.NoError(e, err)

@@ -112,13 +112,6 @@ func checkBudget(t *testing.T, rdb redis.UniversalClient) {
 	require.Zero(t, body.runs.Load())
 }
 
-func (e *env) gate() *Gate {
-	e.Helper()
-	g, err := NewGate(e.store, GateOptions{})
-	require.NoError(e, err)
-	return g
-}
-
 // A caller that gives up on a server that hangs is let go at once; with a client
 // that is trusted with contexts, when the budget ends: go-redis honours a deadline in
 // mid-command, but no cancellation.

@@ -22,7 +22,7 @@ const (
 // Nanoseconds since the history began; forever is after its end.
 type instant = int64
 
-const endless instant = 1 << 62
+const never instant = 1 << 62
 
 // leaseOp is one call on the lease of one resource.
 type leaseOp struct {
@@ -52,8 +52,8 @@ const slack = instant(5 * time.Millisecond)
 // may make others busy until its caller gives it up.
 func leaseModel(ttl time.Duration, told map[fence.Value]bool) porcupine.Model {
 	set := func(s leaseState, op leaseOp) leaseState {
-		s.minEnd, s.maxEnd = op.call+int64(ttl)-slack, endless
-		if op.ret != endless {
+		s.minEnd, s.maxEnd = op.call+int64(ttl)-slack, never
+		if op.ret != never {
 			s.maxEnd = op.ret + int64(ttl) + slack
 		}
 		return s
@@ -75,7 +75,7 @@ func leaseModel(ttl time.Duration, told map[fence.Value]bool) porcupine.Model {
 		case op.verb != "acquire" && a.answer == no && (s.holder != op.token || mayBeOver):
 			return []leaseState{s}
 		case op.verb == "extend" && a.answer == unclear && holds:
-			return []leaseState{s, {s.holder, s.last, s.minEnd, endless}}
+			return []leaseState{s, {s.holder, s.last, s.minEnd, never}}
 		case op.verb == "release" && a.answer == unclear && holds:
 			return []leaseState{s, {last: s.last}}
 		case a.answer == unclear:
@@ -83,7 +83,7 @@ func leaseModel(ttl time.Duration, told map[fence.Value]bool) porcupine.Model {
 		}
 		return nil
 	}
-	return model(leaseState{}, step)
+	return typed(leaseState{}, step)
 }
 
 // gateOp is one call on the gate of one resource, which has one value.
@@ -99,7 +99,7 @@ type gateAnswer struct {
 // gateModel: a write passes if its token is not below the highest; a read sees the
 // last write.
 func gateModel() porcupine.Model {
-	return model(fence.Value(0), func(top fence.Value, op gateOp, a gateAnswer) []fence.Value {
+	return typed(fence.Value(0), func(top fence.Value, op gateOp, a gateAnswer) []fence.Value {
 		switch {
 		case op.token == 0 && a.answer == yes && a.top == top:
 			return []fence.Value{top}
@@ -114,8 +114,8 @@ func gateModel() porcupine.Model {
 	})
 }
 
-// model is a model of porcupine with its types put back.
-func model[S, I, O any](first S, step func(S, I, O) []S) porcupine.Model {
+// typed is a model of porcupine with its types put back.
+func typed[S, I, O any](first S, step func(S, I, O) []S) porcupine.Model {
 	m := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{first} },
 		Step: func(state, in, out any) (next []any) {

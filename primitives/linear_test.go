@@ -43,7 +43,7 @@ func (h *history) judged(t *testing.T, err, refusal error) (answer, instant) {
 	if !errors.Is(err, ErrUnavailable) && !errors.Is(err, fence.ErrLeaseLost) {
 		t.Errorf("unexpected: %v", err)
 	}
-	return unclear, endless
+	return unclear, never
 }
 
 // check looks for an order in which the history is right. One with many unclear ends
@@ -176,20 +176,20 @@ func leaseStep(r *rig, h *history, id int, verb string, token fence.Value, step 
 func TestTheGateIsLinearizable(t *testing.T) {
 	var tokens sync.Map // the next token of each rig
 	concurrently(t, func(r *rig, h *history, id int) {
-		next, _ := tokens.LoadOrStore(r, &counter{})
+		next, _ := tokens.LoadOrStore(r, &sequence{})
 		for range 40 {
-			gateRound(r, h, id, next.(*counter))
+			gateRound(r, h, id, next.(*sequence))
 		}
 	}, func(*history) porcupine.Model { return gateModel() })
 }
 
-// counter hands out rising numbers.
-type counter struct {
+// sequence hands out rising numbers.
+type sequence struct {
 	mu sync.Mutex
 	n  fence.Value
 }
 
-func (c *counter) next() fence.Value {
+func (c *sequence) next() fence.Value {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n++
@@ -197,7 +197,7 @@ func (c *counter) next() fence.Value {
 }
 
 // gateRound writes under a token that others may have overtaken, and reads.
-func gateRound(r *rig, h *history, id int, tokens *counter) {
+func gateRound(r *rig, h *history, id int, tokens *sequence) {
 	gate, err := NewGate(r.far, GateOptions{})
 	require.NoError(r, err)
 	token := fence.Token{Resource: "account", Value: tokens.next(), Owner: fmt.Sprint(id)}

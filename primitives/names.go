@@ -54,5 +54,5 @@ func sibling(name, kind string) string {
 // key of the same spelling do not meet.
 func digest(kind, s string) string {
 	sum := sha256.Sum256([]byte("fencekit." + formatVersion + "." + kind + "\x00" + s))
-	return hex.EncodeToString(sum[:])[:digestLen]
+	return hex.EncodeToString(sum[:digestLen/2])
 }

@@ -27,18 +27,26 @@ type call struct {
 func (s *Store) run(parent context.Context, c call) (reply, error) {
 	ctx, cancel := context.WithTimeout(parent, s.opts.Timeout)
 	defer cancel()
+	var failure error
+	again := true
 	for pause := 8 * time.Millisecond; ; pause = min(2*pause, 256*time.Millisecond) {
 		value, err := s.send(ctx, c)
 		if err == nil || errors.Is(err, redis.Nil) {
 			return decode(c.script.name, value)
 		}
+		// That the budget has ended says less than what went wrong before.
+		if failure == nil || ctx.Err() == nil {
+			failure, again = classify(c.script.name, c.keys, c.script.explain(err))
+		}
+		if again && sleep(ctx, pause/2+rand.N(pause/2)) {
+			continue
+		}
+		// The connection may have felt the caller's deadline before its context did,
+		// so this is asked last.
 		if parent.Err() != nil {
 			return reply{}, context.Cause(parent)
 		}
-		failure, again := classify(c.script.name, c.keys, err)
-		if !again || !sleep(ctx, pause/2+rand.N(pause/2)) {
-			return reply{}, failure
-		}
+		return reply{}, failure
 	}
 }
 
@@ -73,7 +81,7 @@ func (s *Store) send(ctx context.Context, c call) (any, error) {
 
 func (s *Store) eval(ctx context.Context, c call) (any, error) {
 	value, err := s.client.EvalSha(ctx, c.script.sha, c.keys, c.args...).Result()
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") { // which allocates even without an error
 		value, err = s.client.Eval(ctx, c.script.src, c.keys, c.args...).Result()
 	}
 	return value, err
@@ -107,7 +115,7 @@ var (
 // Redis 6 and before: "ERR Error running script (...): @user_script:7: -OOM ...".
 var (
 	serverCode = regexp.MustCompile(`^(?:ERR .*@user_script: ?\d+: -?)?([A-Z]+)(?: |$)`)
-	aclFailure = regexp.MustCompile(`(?i)ACL failure|can't run this command|can't access at least one of the keys|no permissions|unknown (redis )?command`)
+	aclFailure = regexp.MustCompile(`(?i)ACL failure|can't (run this command|access at least one of the keys|publish to the channel)|no permissions|unknown (redis )?command`)
 	maxClients = regexp.MustCompile(`max number of clients`)
 )
 

@@ -36,6 +36,9 @@ type StaleError struct {
 
 // Error names the resource and both tokens.
 func (e *StaleError) Error() string {
+	if !e.Current.Valid() {
+		return fmt.Sprintf("fence: stale token %s for %q: the store has seen a newer one", e.Token, e.Resource)
+	}
 	return fmt.Sprintf("fence: stale token %s for %q: the store has seen %s", e.Token, e.Resource, e.Current)
 }
 

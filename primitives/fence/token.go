@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // A Value is laid out as epoch<<lowBits | low.
@@ -43,10 +44,13 @@ func Pack(epoch, low int64) (Value, error) {
 }
 
 // ParseValue reads the decimal form that [Value.String] writes; leading zeros
-// are accepted. It refuses everything that is not a positive int64.
+// are accepted, a plus sign is not. It refuses everything that is not a positive
+// int64.
 func ParseValue(s string) (Value, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	switch {
+	case strings.HasPrefix(s, "+"):
+		return 0, errors.New("fence: token value has a plus sign")
 	case err != nil:
 		return 0, fmt.Errorf("fence: token value: %w", err)
 	case n < 0:
@@ -96,8 +100,14 @@ func (v *Value) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Value implements [driver.Valuer] with an int64.
-func (v Value) Value() (driver.Value, error) { return int64(v), nil }
+// Value implements [driver.Valuer] with an int64. A negative Value, which
+// [Value.Scan] would not read back, is an error.
+func (v Value) Value() (driver.Value, error) {
+	if v < 0 {
+		return nil, fmt.Errorf("fence: token value %d is negative", int64(v))
+	}
+	return int64(v), nil
+}
 
 // Scan implements [database/sql.Scanner] for a bigint column. NULL becomes the
 // zero Value: a row that no token has touched yet.

@@ -16,5 +16,5 @@ local lease = read_lease(KEYS[1])
 local last = read_token(KEYS[2])
 local raise = lease and last and lease.nonce == nonce and ARGV[4] > last
 if raise then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[3]) end
-drop(clock(), nonce, tonumber(ARGV[2]), ARGV[3])
+drop(nonce, tonumber(ARGV[2]), ARGV[3])
 return {'aborted', raise and '1' or '0'}

@@ -34,7 +34,7 @@ if bad then return bad end
 -- queue and passes on what it was handed.
 local function refuse(reply)
   if who.ticket ~= '' then leave(nonce) end
-  if lease and lease.nonce == nonce then drop(time, nonce, epoch, token_ttl) end
+  if lease and lease.nonce == nonce then drop(nonce, epoch, token_ttl) end
   return reply
 end
 

@@ -24,22 +24,21 @@ end
 -- PEXPIRE goes first, even on a key that is not there: it is never refused when
 -- memory is full, and a script that has written may go on writing.
 redis.call('PEXPIRE', KEYS[5], ARGV[6])
-local time = clock()
-local lease = token ~= '' and read_lease(KEYS[1])
-local held = lease and lease.nonce == nonce
+local held = token ~= '' and holds(nonce)
 if held then redis.call('DEL', KEYS[1]) end
-if not (record and record.finished) then
-  redis.call('HSET', KEYS[5], 'state', ARGV[5], 'nonce', nonce, 'token', token,
-    'fp', record and record.fp or ARGV[7], 'holder', ARGV[8],
-    'began', record and decimal(record.began) or decimal(millis(time)), 'how', 'completed',
-    'takeovers', record and decimal(record.takeovers) or '0', 'once', record and record.once or '0')
-  if ARGV[9] == '1' then
-    redis.call('HSET', KEYS[5], 'memo', ARGV[10])
-  else
-    redis.call('HSET', KEYS[5], 'size', ARGV[11], 'limit', ARGV[12])
-  end
+if not record then
+  redis.call('HSET', KEYS[5], 'nonce', nonce, 'token', token, 'fp', ARGV[7], 'holder', ARGV[8],
+    'began', decimal(millis(clock())), 'takeovers', '0', 'once', '0')
   redis.call('PEXPIRE', KEYS[5], ARGV[6])
 end
+if not (record and record.finished) then
+  if ARGV[9] == '1' then
+    redis.call('HSET', KEYS[5], 'state', ARGV[5], 'how', 'completed', 'memo', ARGV[10])
+  else
+    redis.call('HSET', KEYS[5], 'state', ARGV[5], 'how', 'completed', 'size', ARGV[11], 'limit', ARGV[12])
+  end
+end
+if nobody_waits() then return {'completed'} end
 tell_finished(KEYS[5])
-if held then hand_on(time, tonumber(ARGV[2]), ARGV[3], KEYS[5]) end
+if held then hand_on(clock(), tonumber(ARGV[2]), ARGV[3], KEYS[5]) end
 return {'completed'}
