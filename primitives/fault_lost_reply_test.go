@@ -123,7 +123,7 @@ func TestAMemoWhoseRepliesAreAllLostIsStored(t *testing.T) {
 	for _, client := range faultyClients {
 		t.Run(client.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, client.edit, Options{Timeout: 300 * time.Millisecond})
+			r := newRig(t, client.edit, Options{Timeout: 2 * time.Second})
 			r.proxy.Add(devstack.Rule{Match: running(r.far.scripts.complete), Fault: devstack.DropReply()})
 			op, body := r.op(), &counted{memo: "paid"}
 			res, err := r.farGuard(GuardOptions{}).Do(r.ctx(), op, body.body)

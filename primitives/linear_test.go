@@ -119,7 +119,7 @@ func concurrently(t *testing.T, client func(r *rig, h *history, id int), model f
 func TestTheLeaseIsLinearizable(t *testing.T) {
 	const ttl = 50 * time.Millisecond
 	concurrently(t, func(r *rig, h *history, id int) {
-		for range 25 {
+		for range 15 {
 			leaseRound(r, h, id, ttl)
 		}
 	}, func(h *history) porcupine.Model {
@@ -177,7 +177,7 @@ func TestTheGateIsLinearizable(t *testing.T) {
 	var tokens sync.Map // the next token of each rig
 	concurrently(t, func(r *rig, h *history, id int) {
 		next, _ := tokens.LoadOrStore(r, &sequence{})
-		for range 40 {
+		for range 20 {
 			gateRound(r, h, id, next.(*sequence))
 		}
 	}, func(*history) porcupine.Model { return gateModel() })
