@@ -65,7 +65,7 @@ func runChild(text string) error {
 	}
 	rdb := redis.NewClient(clientOptions(o.Addr, nil))
 	defer rdb.Close() //nolint:errcheck // the process ends
-	store, err := New(rdb, Options{Prefix: o.Prefix})
+	store, err := New(rdb, Options{Prefix: o.Prefix, Timeout: patience})
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func clusterEnv(t *testing.T, edit func(*redis.ClusterOptions)) (*devstack.Clust
 		if edit != nil {
 			edit(o)
 		}
-	}), true)
+	}), true).patient()
 }
 
 // slotOf is the slot of a resource's keys, and the primary that serves it.
@@ -48,6 +48,10 @@ func TestEverythingWorksOnAClusterThatReadsFromReplicas(t *testing.T) {
 	_, primary := slotOf(e, c, op.Resource)
 	replica, err := c.ReplicaOf(e.ctx(), primary)
 	require.NoError(t, err)
+	// A client that prefers replicas asks any node which commands only read, before
+	// its first command.
+	require.NoError(t, e.rdb.Ping(e.ctx()).Err())
+	e.grant(op.Resource)
 	require.NoError(t, replica.Freeze())
 	defer func() { require.NoError(t, replica.Thaw()) }()
 

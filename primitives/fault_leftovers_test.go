@@ -15,12 +15,12 @@ import (
 // record with the memo, for Retention, and the last token, for TokenRetention.
 const keysPerCall = 2
 
-// Ten thousand operations with a key each leave nothing behind once their
+// Five thousand operations with a key each leave nothing behind once their
 // retentions are over, and have no key without an expiry meanwhile: G04. The token
 // that is forgotten with the rest is followed by a higher one all the same: B05.
 func TestFinishedOperationsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
-	const workers, each = 50, 200
+	const workers, each = 50, 100
 	_, e := ownRedis(t)
 	e.store.opts.TokenRetention = 3 * time.Second
 	g := e.guard(GuardOptions{Retention: 2 * time.Second, LeaseTTL: 20 * time.Second})

@@ -89,16 +89,21 @@ func TestWhenEveryReplyIsLostNothingIsLeftBehind(t *testing.T) {
 	for _, client := range faultyClients {
 		t.Run(client.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, client.edit, Options{Timeout: 300 * time.Millisecond})
+			// A quarter of it is for giving back: enough on a loaded machine.
+			r := newRig(t, client.edit, Options{Timeout: 2 * time.Second})
 			r.proxy.Add(devstack.Rule{Match: running(), Fault: devstack.DropReply()})
 			op := Op{Key: r.key(), Resource: "account"}
 			body := &counted{}
-			within(t, 10*time.Second, func() {
+			within(t, 15*time.Second, func() {
+				other := make(chan error, 1)
+				go func() {
+					_, err := r.far.TryAcquire(r.ctx(), "other", LeaseOptions{TTL: time.Hour})
+					other <- err
+				}()
 				_, err := r.farGuard(GuardOptions{LeaseTTL: time.Hour}).Do(r.ctx(), op, body.body)
 				require.ErrorIs(t, err, ErrUnavailable)
+				require.ErrorIs(t, <-other, ErrUnavailable)
 			})
-			_, err := r.far.TryAcquire(r.ctx(), "other", LeaseOptions{TTL: time.Hour})
-			require.ErrorIs(t, err, ErrUnavailable)
 			require.Zero(t, body.runs.Load())
 			for _, resource := range []string{"account", "other"} {
 				eventually(t, "no lease is left", func() bool {
@@ -118,7 +123,7 @@ func TestAMemoWhoseRepliesAreAllLostIsStored(t *testing.T) {
 	for _, client := range faultyClients {
 		t.Run(client.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, client.edit, Options{Timeout: 300 * time.Millisecond})
+			r := newRig(t, client.edit, Options{Timeout: 2 * time.Second})
 			r.proxy.Add(devstack.Rule{Match: running(r.far.scripts.complete), Fault: devstack.DropReply()})
 			op, body := r.op(), &counted{memo: "paid"}
 			res, err := r.farGuard(GuardOptions{}).Do(r.ctx(), op, body.body)

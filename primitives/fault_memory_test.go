@@ -21,9 +21,7 @@ func full(t *testing.T, server *devstack.Redis) {
 // fullRedis is a server that is not full yet, and never evicts.
 func fullRedis(t *testing.T) (*devstack.Redis, *env) {
 	t.Helper()
-	server, e := ownRedis(t, "maxmemory-policy noeviction")
-	e.store.opts.Timeout = 300 * time.Millisecond
-	return server, e
+	return ownRedis(t, "maxmemory-policy noeviction")
 }
 
 // size is how many keys the server has.
@@ -39,6 +37,7 @@ func (e *env) size() int64 {
 func TestAFullMemoryRefusesNewWorkAsAWhole(t *testing.T) {
 	t.Parallel()
 	server, e := fullRedis(t)
+	e.store.opts.Timeout = 200 * time.Millisecond
 	full(t, server)
 	token := fence.Token{Resource: "account", Value: 1}
 	body := &counted{}
