@@ -15,7 +15,7 @@ type Result struct {
 	Outcome    Outcome
 	Memo       []byte      // what the body returned, now or when it ran
 	Token      fence.Token // of the grant; invalid if Replayed or Unguarded
-	Takeovers  int         // how often the operation was taken over so far
+	Takeovers  int         // how often the operation was taken over so far; 0 if Replayed
 	MemoStored bool        // false if a later call may run the body again, or cannot have the result
 }
 
@@ -84,11 +84,12 @@ func (r *guarded) do(ctx context.Context, fn func(context.Context) ([]byte, erro
 		}
 	}()
 	memo, err := r.body(held, fn)
+	verdict := r.judge(err)
 	returned = true
 	stop()
 	lost := lostCause(held)
 	if err != nil {
-		r.failed(ctx, err, lost)
+		r.failed(ctx, err, lost, verdict)
 		return r.result, err
 	}
 	r.result.Memo = memo
@@ -117,14 +118,18 @@ func (r *guarded) interrupted(ctx context.Context) {
 	r.abort(ctx, 0)
 }
 
-func (r *guarded) failed(ctx context.Context, err, lost error) {
+// judge is the caller's verdict on an error of the body; not on one of the seal.
+func (r *guarded) judge(err error) Verdict {
+	if judge := r.guard.opts.Judge; judge != nil && err != nil && r.sealed {
+		return judge(err)
+	}
+	return Abort
+}
+
+func (r *guarded) failed(ctx context.Context, err, lost error, verdict Verdict) {
 	r.watch.failed(err, lost)
 	if lost != nil && r.sealed && r.guard.opts.AtMostOnce {
 		return // interrupted: its outcome is unknown
-	}
-	verdict := Abort
-	if judge := r.guard.opts.Judge; judge != nil && r.sealed {
-		verdict = judge(err)
 	}
 	switch verdict.kind {
 	case suspend:

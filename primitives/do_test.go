@@ -298,3 +298,18 @@ func TestGuardOptionsGovernEveryStep(t *testing.T) {
 		like(kept, e.ttl(e.record(op)))
 	})
 }
+
+// A panic in the caller's verdict leaves no more behind than one in the body.
+func TestDoCleansUpAfterAPanickingJudge(t *testing.T) {
+	behaviour(t, func(e *env) {
+		op := e.op()
+		g := e.guard(GuardOptions{Judge: func(error) Verdict { panic("boom") }})
+		require.PanicsWithValue(e, "boom", func() {
+			_, _ = g.Do(e.ctx(), op, func(context.Context) ([]byte, error) { return nil, errStop })
+		})
+		require.Equal(e, Absent, e.status(op).State)
+		info, err := e.store.Inspect(e.ctx(), op.resource())
+		require.NoError(e, err)
+		require.False(e, info.Held)
+	})
+}

@@ -174,3 +174,15 @@ func TestABeginThatIsExecutedTooLateDoesNotStay(t *testing.T) {
 		})
 	}
 }
+
+// A connection whose other end has gone silently takes half of the budget at most: the
+// other half is for one that has not.
+func TestOneDeadConnectionDoesNotUseUpTheBudget(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil, Options{Timeout: 4 * time.Second})
+	hit := r.proxy.Add(devstack.Rule{Match: devstack.Named("evalsha"), Nth: 1, Fault: devstack.DelayReply(time.Minute)})
+	lease, err := r.far.TryAcquire(r.ctx(), "r", LeaseOptions{})
+	require.NoError(t, err)
+	<-hit.Struck()
+	require.True(t, lease.Token().Valid())
+}

@@ -222,7 +222,7 @@ type Start struct {
 	Outcome   Outcome
 	Claim     *Claim // nil if Replayed
 	Memo      []byte // only if Replayed
-	Takeovers int    // how often the operation was taken over so far, this time included
+	Takeovers int    // how often the operation was taken over so far, this time included; 0 if Replayed
 }
 
 // Begin starts op: in one step it looks at the record, takes the lease of the

@@ -307,3 +307,38 @@ func TestRecordOptionsOutOfBoundsAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrInvalid, "a zero key")
 	require.Empty(t, e.stored(), "nothing was written")
 }
+
+// A guarded call that waits for a record without a lease is told when that ends,
+// however it ends: it need not wait until it looks again.
+func TestAWaiterIsToldOfTheEndOfARecordWithoutALease(t *testing.T) {
+	ends := map[string]func(*env, *Claim) error{
+		"complete": func(e *env, c *Claim) error { return c.Complete(e.ctx(), []byte("m")) },
+		"abort":    func(e *env, c *Claim) error { return c.Abort(e.ctx()) },
+	}
+	behaviour(t, func(e *env) {
+		for name, end := range ends {
+			op := e.op()
+			plain, err := e.store.TryBegin(e.ctx(), op, RecordOptions{})
+			require.NoError(e, err)
+			record := plain.Claim.record
+			answer := make(chan error, 1)
+			go func() {
+				_, err := e.guard(GuardOptions{Wait: time.Minute}).Do(e.ctx(), op, (&counted{memo: "m"}).body)
+				answer <- err
+			}()
+			waiters := e.store.names.resource(op.resource()).waiters()
+			eventually(e, "it listens", func() bool { return e.rdb.HExists(e.ctx(), waiters, "op "+record).Val() })
+			require.Positive(e, e.ttl(waiters))
+			heard := e.rdb.Subscribe(e.ctx(), e.store.hub.channel)
+			_, err = heard.Receive(e.ctx())
+			require.NoError(e, err)
+
+			require.NoError(e, end(e, plain.Claim))
+			message, err := heard.ReceiveMessage(e.ctx())
+			require.NoError(e, err)
+			require.Equal(e, "finished "+record, message.Payload, name)
+			require.NoError(e, heard.Close())
+			require.NoError(e, <-answer)
+		}
+	})
+}

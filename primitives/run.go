@@ -25,20 +25,19 @@ type call struct {
 // ends, so does run, whether or not the client notices; when parent is cancelled,
 // too, unless the client is direct: go-redis looks at deadlines only in mid-command.
 func (s *Store) run(parent context.Context, c call) (reply, error) {
-	ctx, cancel := context.WithTimeout(parent, s.opts.Timeout)
-	defer cancel()
+	end := time.Now().Add(s.opts.Timeout)
 	var failure error
 	again := true
 	for pause := 8 * time.Millisecond; ; pause = min(2*pause, 256*time.Millisecond) {
-		value, err := s.send(ctx, c)
+		value, err := s.attempt(parent, end, c)
 		if err == nil || errors.Is(err, redis.Nil) {
 			return decode(c.script.name, value)
 		}
 		// That the budget has ended says less than what went wrong before.
-		if failure == nil || ctx.Err() == nil {
+		if failure == nil || time.Now().Before(end) {
 			failure, again = classify(c.script.name, c.keys, c.script.explain(err))
 		}
-		if again && sleep(ctx, pause/2+rand.N(pause/2)) {
+		if again && sleep(parent, min(pause/2+rand.N(pause/2), time.Until(end))) && time.Now().Before(end) {
 			continue
 		}
 		// The connection may have felt the caller's deadline before its context did,
@@ -50,11 +49,25 @@ func (s *Store) run(parent context.Context, c call) (reply, error) {
 	}
 }
 
-// send evaluates the script once and returns when ctx ends at the latest.
-func (s *Store) send(ctx context.Context, c call) (any, error) {
+// attempt evaluates the script once and returns when the budget ends at the latest.
+// A direct client gets half of it: a connection whose other end has gone silently
+// must leave time for one that has not.
+func (s *Store) attempt(parent context.Context, end time.Time, c call) (any, error) {
+	budget := time.Until(end)
+	if s.direct {
+		budget = min(budget, s.opts.Timeout/2)
+	}
+	ctx, cancel := context.WithTimeout(parent, budget)
+	defer cancel()
 	if s.direct {
 		return s.eval(ctx, c)
 	}
+	return s.abandonable(ctx, c)
+}
+
+// abandonable is eval for a client that does not notice that ctx ends. A grant that
+// comes after we have left is given back.
+func (s *Store) abandonable(ctx context.Context, c call) (any, error) {
 	type result struct {
 		value any
 		err   error

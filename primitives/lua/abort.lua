@@ -9,7 +9,10 @@
 local nonce = ARGV[1]
 local record, bad = read_record(KEYS[5])
 if bad then return bad end
-if record and record.nonce == nonce and not record.finished then redis.call('DEL', KEYS[5]) end
+if record and record.nonce == nonce and not record.finished then
+  redis.call('DEL', KEYS[5])
+  if record.token == '' then tell_finished(KEYS[5]) end -- there is no lease to hand on
+end
 leave(nonce)
 
 local lease = read_lease(KEYS[1])

@@ -43,6 +43,7 @@ if record then
   if mismatched(record, fp) then return refuse({'mismatch', record.fp, record.holder}) end
   if record.finished then return refuse(finished_reply(KEYS[5], record)) end
   if record.token == '' then -- begun without a lease: alive until it expires
+    if who.channel ~= '' then listen_for(KEYS[5], who) end
     return refuse({'busy', decimal(record.left), record.holder, '', decimal(record.began)})
   end
 end

@@ -113,6 +113,15 @@ local function drop(nonce, epoch, token_ttl)
   return true
 end
 
+-- listen_for has a waiter's process told when the record `op` changes hands.
+local function listen_for(op, who)
+  local channels = soft('HGET', KEYS[4], 'op ' .. op) or ''
+  if not string.find(channels, who.channel, 1, true) then
+    soft('HSET', KEYS[4], 'op ' .. op, channels .. ' ' .. who.channel)
+  end
+  redis.call('PEXPIRE', KEYS[4], who.life)
+end
+
 -- join puts a caller into the queue, or keeps its place there, for `life` ms. It
 -- returns ticket and rank, or nil and a reply.
 -- `who` is {nonce, ttl, exec, order, holder, channel, ticket, life, op}.
@@ -129,12 +138,7 @@ local function join(time, who)
     return nil, corrupt(KEYS[4], 'it is not the waiters of a queue')
   end
   redis.call('PEXPIRE', KEYS[4], who.life)
-  if who.op ~= '' then
-    local channels = redis.call('HGET', KEYS[4], 'op ' .. who.op) or ''
-    if not string.find(channels, who.channel, 1, true) then
-      redis.call('HSET', KEYS[4], 'op ' .. who.op, channels .. ' ' .. who.channel)
-    end
-  end
+  if who.op ~= '' then listen_for(who.op, who) end
   return ticket, redis.call('ZRANK', KEYS[3], who.nonce)
 end
 
