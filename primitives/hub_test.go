@@ -94,6 +94,10 @@ func TestWaitersOfAFinishedRecordAreNotHandedTheLease(t *testing.T) {
 			return got
 		}
 		same1, others, same2 := begin(op), begin(other), begin(op)
+		sub := e.rdb.Subscribe(e.ctx(), e.store.hub.channel)
+		defer sub.Close() //nolint:errcheck // a test's
+		_, err = sub.Receive(e.ctx())
+		require.NoError(e, err)
 		require.NoError(e, first.Claim.Complete(e.ctx(), []byte("memo")))
 		for _, same := range []<-chan Start{same1, same2} {
 			start := <-same
@@ -101,6 +105,11 @@ func TestWaitersOfAFinishedRecordAreNotHandedTheLease(t *testing.T) {
 			require.Equal(e, "memo", string(start.Memo))
 		}
 		start := <-others
+		for _, want := range []string{"finished " + first.Claim.record, "granted " + start.Claim.nonce} {
+			message, err := sub.ReceiveMessage(e.ctx())
+			require.NoError(e, err)
+			require.Equal(e, want, message.Payload)
+		}
 		require.Equal(e, Begun, start.Outcome)
 		require.Greater(e, start.Claim.Token().Value, first.Claim.Token().Value)
 	})
