@@ -30,7 +30,7 @@ func (c *Claim) Key() Key { return c.key }
 
 func (c *Claim) keys() []string {
 	n := c.names
-	return []string{n.lease(), n.token(), n.queue(), n.waiters(), c.record}
+	return []string{n.lease(), n.token(), n.queue(), n.waiters(), c.record, waitersOf(c.record)}
 }
 
 func (c *Claim) fp() string {

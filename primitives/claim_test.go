@@ -287,7 +287,7 @@ func TestEveryKeyExpires(t *testing.T) {
 
 		waiting := e.parked(g, op)
 		keys := e.stored()
-		require.Len(e, keys, 5)
+		require.Len(e, keys, 6)
 		for _, key := range keys {
 			require.Positive(e, e.ttl(key), key)
 		}

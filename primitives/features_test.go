@@ -165,6 +165,10 @@ func (u *user) waited() {
 	eventually(u, "somebody waits", func() bool { return u.waiters(u.resource("record")) == 1 })
 	require.NoError(u, first.Complete(u.ctx(), []byte(u.word)))
 	require.Equal(u, Replayed, (<-got).Outcome)
+	u.claim("unfinished") // and somebody stays who waits for a record
+	op := u.op("unfinished")
+	_, err := guard.claim(op).try(u.ctx(), op, &place{channel: u.store.names.wake(newNonce())})
+	require.ErrorIs(u, err, ErrBusy)
 }
 
 // waiters is how many stand in the queue of a resource.

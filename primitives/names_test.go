@@ -38,6 +38,7 @@ func TestRecordNamesGolden(t *testing.T) {
 	require.NoError(t, err)
 	r := newNames("shop").resource("account/42")
 	require.Equal(t, r.root+"op:"+digest("key", key.String()), r.record(key))
+	require.Equal(t, r.root+"waiting:"+digest("key", key.String()), waitersOf(r.record(key)))
 	require.Equal(t, "077034cf46c187f27a173d45dfa748c7", digest("key", "v1:charge:0102"))
 	require.Equal(t, r.queue(), sibling(r.record(key), "queue"))
 	require.Equal(t, r.lease(), sibling(r.gateValue("balance"), "lease"))
@@ -52,14 +53,14 @@ func TestNamesHoldNothingOfTheCaller(t *testing.T) {
 			f.use()
 		}
 		rule := regexp.MustCompile(`^` + e.store.opts.Prefix + `:v1:\{[0-9a-f]{32}\}:` +
-			`(lease|token|queue|waiters|gate|released:[0-9a-f]{32}|op:[0-9a-f]{32}|gate:[0-9a-f]{32})$`)
+			`(lease|token|queue|waiters|gate|released:[0-9a-f]{32}|op:[0-9a-f]{32}|waiting:[0-9a-f]{32}|gate:[0-9a-f]{32})$`)
 		kinds := map[string]bool{}
 		for _, name := range e.stored() {
 			require.Regexp(e, rule, name)
 			kind, _, _ := strings.Cut(name[strings.Index(name, "}:")+2:], ":")
 			kinds[kind] = true
 		}
-		for _, kind := range []string{"lease", "token", "queue", "waiters", "gate", "released", "op"} {
+		for _, kind := range []string{"lease", "token", "queue", "waiters", "gate", "released", "op", "waiting"} {
 			require.Contains(e, kinds, kind, "the features do not make every kind of key")
 		}
 	})
@@ -75,7 +76,7 @@ func TestNamesOfOneResourceShareASlot(t *testing.T) {
 	slots := func(prefix, resource string) int {
 		r := newNames(prefix).resource(resource)
 		seen := map[int]bool{}
-		for _, name := range []string{r.lease(), r.token(), r.queue(), r.waiters(), r.released("ab"), r.record(key), r.gate(), r.gateValue("}{")} {
+		for _, name := range []string{r.lease(), r.token(), r.queue(), r.waiters(), r.released("ab"), r.record(key), waitersOf(r.record(key)), r.gate(), r.gateValue("}{")} {
 			slot, err := cluster.Slot(t.Context(), name)
 			require.NoError(t, err)
 			seen[slot] = true

@@ -135,7 +135,7 @@ func (s *Store) Resolve(ctx context.Context, r Record, memo []byte, retention ti
 	n := resourceNames{sibling(r.name, "")}
 	answer, err := s.run(ctx, call{
 		script: &s.scripts.resolve,
-		keys:   []string{n.lease(), n.token(), n.queue(), n.waiters(), r.name},
+		keys:   []string{n.lease(), n.token(), n.queue(), n.waiters(), r.name, waitersOf(r.name)},
 		args:   []any{string(r.State), r.nonce, millis(retention), memo},
 	})
 	if err != nil {

@@ -326,9 +326,7 @@ func TestAWaiterIsToldOfTheEndOfARecordWithoutALease(t *testing.T) {
 				_, err := e.guard(GuardOptions{Wait: time.Minute}).Do(e.ctx(), op, (&counted{memo: "m"}).body)
 				answer <- err
 			}()
-			waiters := e.store.names.resource(op.resource()).waiters()
-			eventually(e, "it listens", func() bool { return e.rdb.HExists(e.ctx(), waiters, "op "+record).Val() })
-			require.Positive(e, e.ttl(waiters))
+			eventually(e, "it listens", func() bool { return e.ttl(waitersOf(record)) > 0 })
 			heard := e.rdb.Subscribe(e.ctx(), e.store.hub.channel)
 			_, err = heard.Receive(e.ctx())
 			require.NoError(e, err)

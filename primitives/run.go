@@ -40,13 +40,21 @@ func (s *Store) run(parent context.Context, c call) (reply, error) {
 		if again && sleep(parent, min(pause/2+rand.N(pause/2), time.Until(end))) && time.Now().Before(end) {
 			continue
 		}
-		// The connection may have felt the caller's deadline before its context did,
-		// so this is asked last.
-		if parent.Err() != nil {
-			return reply{}, context.Cause(parent)
+		if err := ended(parent); err != nil {
+			return reply{}, err
 		}
 		return reply{}, failure
 	}
+}
+
+// ended is why ctx has ended, if it has. A connection may feel a deadline before the
+// context's own timer does.
+func ended(ctx context.Context) error {
+	deadline, ok := ctx.Deadline()
+	if ctx.Err() == nil && ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return context.Cause(ctx)
 }
 
 // attempt evaluates the script once and returns when the budget ends at the latest.

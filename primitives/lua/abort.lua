@@ -1,6 +1,6 @@
 -- abort: an operation ended without a result: drop its record and its lease if
 -- they are ours, leave the queue, and hand the lease on.
--- KEYS  1 lease  2 token  3 queue  4 waiters  5 record
+-- KEYS  1 lease  2 token  3 queue  4 waiters  5 record  6 who waits for it
 -- ARGV  1 nonce  2 epoch  3 token ttl, ms
 --       4 floor, 19 digits: the next token goes above it, if the lease is still ours
 -- returns {'aborted', '1' if the floor was raised}

@@ -1,5 +1,5 @@
 -- resolve: an operator makes an interrupted operation done, with a memo of theirs.
--- KEYS  1 lease  2 token  3 queue  4 waiters  5 record
+-- KEYS  1 lease  2 token  3 queue  4 waiters  5 record  6 who waits for it
 -- ARGV  1 state and 2 nonce that the caller saw  3 retention, ms  4 memo
 -- returns {'resolved'}
 --         {'changed'}                           not what the caller saw

@@ -2,8 +2,8 @@
 -- Needs: clock, token, state.
 --
 -- KEYS[1..4] of every script that includes this are the resource's lease, its
--- last token, its queue (sorted set: nonce by ticket) and its waiters (hash:
--- nonce to entry, and "op NAME" to the channels whose waiters want that record).
+-- last token, its queue (sorted set: nonce by ticket) and its waiters (hash: nonce
+-- to entry). KEYS[6], if there is a record, are the channels of those who want it.
 -- A queue or waiters that are not ours cost callers their order, never the lease:
 -- they count as empty, and are named to whoever wants to join.
 
@@ -24,9 +24,12 @@ local function grant(time, to, epoch, floor, token_ttl)
   return token
 end
 
--- holds: whether `nonce` has the lease now. Cheaper than reading all of it.
-local function holds(nonce)
-  return soft('HGET', KEYS[1], 'nonce') == nonce
+-- held_token: the token of the lease if `nonce` has it now, else nil. Cheaper than
+-- reading all of it.
+local function held_token(nonce)
+  local lease = soft('HMGET', KEYS[1], 'nonce', 'token')
+  if not lease or lease[1] ~= nonce then return nil end
+  return is_token(lease[2]) and lease[2] or ZERO
 end
 
 -- nobody_waits spares most calls the queue: one that is empty does not exist.
@@ -70,10 +73,10 @@ local function first_waiter(at)
 end
 
 -- hand_on gives the free lease to the first live waiter: pops it, mints its
--- token, writes its lease and tells its process. It tells the one behind to look
+-- token above `floor`, writes its lease and tells its process. It tells the one behind to look
 -- again when the claim ends, in case the first is dead. Waiters for the record
 -- `done` have been told already and are passed over.
-local function hand_on(time, epoch, token_ttl, done)
+local function hand_on(time, epoch, floor, token_ttl, done)
   local at = millis(time)
   local nonce, entry = first_waiter(at)
   while nonce and done and entry.op == done do
@@ -84,7 +87,7 @@ local function hand_on(time, epoch, token_ttl, done)
   leave(nonce)
   local claim = math.min(CLAIM, tonumber(entry.ttl))
   local token = grant(time, {nonce = nonce, ttl = decimal(claim), exec = entry.exec,
-    order = entry.order, holder = entry.holder}, epoch, ZERO, token_ttl)
+    order = entry.order, holder = entry.holder}, epoch, floor, token_ttl)
   if not token then return end
   redis.call('PUBLISH', entry.channel, 'granted ' .. nonce)
   local behind, next_entry = first_waiter(at)
@@ -95,31 +98,30 @@ end
 
 -- tell_finished tells every process that waits for the record `op`.
 local function tell_finished(op)
-  local channels = soft('HGET', KEYS[4], 'op ' .. op)
+  local channels = soft('GET', KEYS[6])
   if not channels then return end
   for channel in string.gmatch(channels, '%S+') do
     if is_wake(channel) then redis.call('PUBLISH', channel, 'finished ' .. op) end
   end
-  redis.call('HDEL', KEYS[4], 'op ' .. op)
+  redis.call('DEL', KEYS[6])
 end
 
 -- drop gives up the lease if `nonce` holds it, and hands it on.
 local function drop(nonce, epoch, token_ttl)
-  if not holds(nonce) then return false end
+  local token = held_token(nonce)
+  if not token then return false end
   redis.call('DEL', KEYS[1])
   if nobody_waits() then return true end
   leave(nonce) -- a reply that was lost may have left it in line
-  hand_on(clock(), epoch, token_ttl)
+  hand_on(clock(), epoch, token, token_ttl)
   return true
 end
 
--- listen_for has a waiter's process told when the record `op` changes hands.
-local function listen_for(op, who)
-  local channels = soft('HGET', KEYS[4], 'op ' .. op) or ''
-  if not string.find(channels, who.channel, 1, true) then
-    soft('HSET', KEYS[4], 'op ' .. op, channels .. ' ' .. who.channel)
-  end
-  redis.call('PEXPIRE', KEYS[4], who.life)
+-- listen_for has a waiter's process told when the record `op` is finished.
+local function listen_for(who)
+  local channels = soft('GET', KEYS[6]) or ''
+  if not string.find(channels, who.channel, 1, true) then channels = channels .. ' ' .. who.channel end
+  redis.call('SET', KEYS[6], channels, 'PX', who.life)
 end
 
 -- join puts a caller into the queue, or keeps its place there, for `life` ms. It
@@ -138,7 +140,7 @@ local function join(time, who)
     return nil, corrupt(KEYS[4], 'it is not the waiters of a queue')
   end
   redis.call('PEXPIRE', KEYS[4], who.life)
-  if who.op ~= '' then listen_for(who.op, who) end
+  if who.op ~= '' then listen_for(who) end
   return ticket, redis.call('ZRANK', KEYS[3], who.nonce)
 end
 
@@ -160,6 +162,6 @@ local function yield_to_queue(time, who, epoch, token_ttl)
   if nobody_waits() then return nil end
   local nonce = first_waiter(millis(time))
   if not nonce or nonce == who.nonce then return nil end
-  hand_on(time, epoch, token_ttl)
+  hand_on(time, epoch, ZERO, token_ttl)
   return read_lease(KEYS[1])
 end
