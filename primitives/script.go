@@ -77,8 +77,10 @@ func newScripts(files fs.FS) (*scripts, error) {
 	return &s, nil
 }
 
-// loadScript assembles one script. A line "-- include: a b" in its head names the
-// fragments under lua/lib that it needs, in order.
+// loadScript assembles one script. A line "-- include: a b" stands for the fragments
+// of these names under lua/lib. It stands where they are needed first: Redis makes
+// every function anew at each call, so the common way through a script comes before
+// what it does not need.
 func loadScript(files fs.FS, name string) (script, error) {
 	body, err := fs.ReadFile(files, "lua/"+name+".lua")
 	if err != nil {
@@ -88,6 +90,7 @@ func loadScript(files fs.FS, name string) (script, error) {
 	for line := range strings.Lines(string(body)) {
 		list, ok := strings.CutPrefix(line, "-- include: ")
 		if !ok {
+			src.WriteString(line)
 			continue
 		}
 		for _, part := range strings.Fields(list) {
@@ -98,7 +101,6 @@ func loadScript(files fs.FS, name string) (script, error) {
 			src.Write(text)
 		}
 	}
-	src.Write(body)
 	return newScript(name, src.String()), nil
 }
 

@@ -32,7 +32,7 @@ func probe(t *testing.T, include, code string) *script {
 // The tokens that scripts mint are the int64 that fence.Pack makes, on every backend.
 func TestScriptTokenArithmetic(t *testing.T) {
 	behaviour(t, func(e *env) {
-		split := probe(e.T, "token", `
+		split := probe(e.T, "soft token", `
 			local epoch, low = split_token(ARGV[1])
 			return {'ok', string.format('%.0f', epoch), string.format('%.0f', low), join_token(epoch, low)}`)
 		rapid.Check(e.T, func(rt *rapid.T) {
@@ -54,7 +54,7 @@ func TestScriptTokenArithmetic(t *testing.T) {
 
 func TestScriptNextToken(t *testing.T) {
 	behaviour(t, func(e *env) {
-		next := probe(e.T, "clock token", `
+		next := probe(e.T, "clock soft token", `
 			local t = next_token({tonumber(ARGV[1]), tonumber(ARGV[2])}, tonumber(ARGV[3]), ARGV[4], ARGV[5])
 			return {'ok', t or ''}`)
 		pack := func(epoch, low int64) fence.Value { return fence.Value(epoch<<50 | low) }

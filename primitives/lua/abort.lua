@@ -5,7 +5,7 @@
 --       4 floor, 19 digits: the next token goes above it, if the lease is still ours
 -- returns {'aborted', '1' if the floor was raised}
 --         {'corrupt', key, reason}
--- include: clock token state lease
+-- include: clock soft token held grant state queue
 local nonce = ARGV[1]
 local record, bad = read_record(KEYS[5])
 if bad then return bad end

@@ -7,12 +7,22 @@
 --         {'busy', remaining ms, holder, token, since ms [, ticket, place in the queue]}
 --         {'corrupt', key, reason}
 -- A repeat with the nonce of the present holder gets the same grant again.
--- include: clock token state lease
+-- include: clock soft token grant
 local nonce, ttl, epoch = ARGV[1], ARGV[2], tonumber(ARGV[4])
 local time = clock()
 local who = {nonce = nonce, ttl = ttl, exec = '', order = '', holder = ARGV[3], op = '',
   channel = ARGV[7], ticket = ARGV[8], life = tonumber(ARGV[9])}
 
+local function granted(token, bad)
+  return bad or {'granted', token}
+end
+
+-- The common way: nobody has it, and nobody waits.
+if redis.call('EXISTS', KEYS[1], KEYS[3]) == 0 then
+  return granted(grant(time, who, epoch, ARGV[5], ARGV[6]))
+end
+
+-- include: state held queue
 local lease, bad = read_lease(KEYS[1])
 if bad then return bad end
 if not lease then lease = yield_to_queue(time, who, epoch, ARGV[6]) end
@@ -21,8 +31,6 @@ if lease and lease.nonce ~= nonce then return busy_reply(time, lease, who) end
 if who.ticket ~= '' then leave(nonce) end
 if lease then -- our first reply was lost, or we were handed it
   redis.call('PEXPIRE', KEYS[1], ttl)
-  return {'granted', lease.token}
+  return granted(lease.token)
 end
-local token, failed = grant(time, who, epoch, ARGV[5], ARGV[6])
-if failed then return failed end
-return {'granted', token}
+return granted(grant(time, who, epoch, ARGV[5], ARGV[6]))

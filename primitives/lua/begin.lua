@@ -16,14 +16,30 @@
 --         {'unknown', holder, began ms}
 --         {'corrupt', key, reason}
 -- A repeat with the nonce of the present holder gets the same grant again.
--- include: clock token state lease
+-- include: clock soft token grant
 local nonce, ttl, epoch, token_ttl = ARGV[1], ARGV[2], tonumber(ARGV[4]), ARGV[6]
 local exec, order, fp = ARGV[11], ARGV[12], ARGV[13]
-local limit = tonumber(ARGV[16])
+local once, limit = ARGV[15] == '1', tonumber(ARGV[16])
 local time = clock()
 local who = {nonce = nonce, ttl = ttl, exec = exec, order = order, holder = ARGV[3], op = KEYS[5],
   channel = ARGV[7], ticket = ARGV[8], life = tonumber(ARGV[9])}
 
+-- start marks the record running.
+local function start(how, token, takeovers)
+  redis.call('HSET', KEYS[5], 'state', 'running', 'nonce', nonce, 'token', token, 'fp', fp,
+    'holder', who.holder, 'began', time.now, 'how', how,
+    'takeovers', takeovers, 'once', once and '1' or '0')
+  redis.call('PEXPIRE', KEYS[5], ARGV[10])
+  return {how, token, takeovers}
+end
+
+-- The common way: it is new, nobody has the resource, and nobody waits.
+if redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5]) == 0 then
+  local token, bad = grant(time, who, epoch, ARGV[5], token_ttl)
+  return bad or start('begun', token, '0')
+end
+
+-- include: state held queue
 local lease, bad = read_lease(KEYS[1])
 if bad then return bad end
 local record
@@ -38,7 +54,7 @@ local function refuse(reply)
   return reply
 end
 
-local once = ARGV[15] == '1' or (record and record.once == '1')
+once = once or (record and record.once == '1')
 if record then
   if mismatched(record, fp) then return refuse({'mismatch', record.fp, record.holder}) end
   if record.finished then return refuse(finished_reply(KEYS[5], record)) end
@@ -84,8 +100,4 @@ else
 end
 if who.ticket ~= '' then leave(nonce) end
 if fp == '' and record then fp = record.fp end
-redis.call('HSET', KEYS[5], 'state', 'running', 'nonce', nonce, 'token', token, 'fp', fp,
-  'holder', who.holder, 'began', decimal(millis(time)), 'how', how,
-  'takeovers', decimal(takeovers), 'once', once and '1' or '0')
-redis.call('PEXPIRE', KEYS[5], ARGV[10])
-return {how, token, decimal(takeovers)}
+return start(how, token, decimal(takeovers))

@@ -9,8 +9,32 @@
 --         {'superseded', holder, token}  nothing was stored: somebody began it after us, or resolved it
 --         {'corrupt', key, reason}
 -- A repeat by the nonce that completed the record succeeds.
--- include: clock token state lease
+-- include: soft held
 local nonce, token = ARGV[1], ARGV[4]
+
+-- store makes the record finished.
+local function store()
+  if ARGV[9] == '1' then
+    redis.call('HSET', KEYS[5], 'state', ARGV[5], 'how', 'completed', 'memo', ARGV[10])
+  else
+    redis.call('HSET', KEYS[5], 'state', ARGV[5], 'how', 'completed', 'size', ARGV[11], 'limit', ARGV[12])
+  end
+end
+
+-- PEXPIRE goes before every HSET, also on a key that is not there: it is never refused
+-- when memory is full, and a script that has written may go on writing.
+
+-- The common way: record and lease are ours, and nobody waits.
+local stored = soft('HMGET', KEYS[5], 'nonce', 'state')
+if stored and stored[1] == nonce and stored[2] == 'running' and held_token(nonce)
+    and redis.call('EXISTS', KEYS[3], KEYS[6]) == 0 then
+  redis.call('PEXPIRE', KEYS[5], ARGV[6])
+  redis.call('DEL', KEYS[1])
+  store()
+  return {'completed'}
+end
+
+-- include: clock token grant state queue
 local record, bad = read_record(KEYS[5])
 if bad then return bad end
 if record and (record.nonce ~= nonce or record.how == 'resolved') then return {'superseded', record.holder, record.token} end
@@ -21,23 +45,15 @@ if not record and token ~= '' then -- lost, as after a flush: ours unless somebo
   if last > token then return {'superseded', '', last} end
 end
 
--- PEXPIRE goes first, even on a key that is not there: it is never refused when
--- memory is full, and a script that has written may go on writing.
 redis.call('PEXPIRE', KEYS[5], ARGV[6])
 local held = token ~= '' and held_token(nonce)
 if held then redis.call('DEL', KEYS[1]) end
 if not record then
   redis.call('HSET', KEYS[5], 'nonce', nonce, 'token', token, 'fp', ARGV[7], 'holder', ARGV[8],
-    'began', decimal(millis(clock())), 'takeovers', '0', 'once', '0')
+    'began', clock().now, 'takeovers', '0', 'once', '0')
   redis.call('PEXPIRE', KEYS[5], ARGV[6])
 end
-if not (record and record.finished) then
-  if ARGV[9] == '1' then
-    redis.call('HSET', KEYS[5], 'state', ARGV[5], 'how', 'completed', 'memo', ARGV[10])
-  else
-    redis.call('HSET', KEYS[5], 'state', ARGV[5], 'how', 'completed', 'size', ARGV[11], 'limit', ARGV[12])
-  end
-end
+if not (record and record.finished) then store() end
 tell_finished(KEYS[5])
 if held and not nobody_waits() then hand_on(clock(), tonumber(ARGV[2]), held, ARGV[3], KEYS[5]) end
 return {'completed'}

@@ -6,7 +6,7 @@
 --         {'stale', highest token seen}
 --         {'corrupt', key, reason}
 -- An equal token passes for the same owner only.
--- include: clock token state
+-- include: clock soft token
 local left = redis.call('PTTL', KEYS[1])
 local seen = soft('HMGET', KEYS[1], 'token', 'nonce')
 if not seen or (left ~= -2 and not is_token(seen[1])) then

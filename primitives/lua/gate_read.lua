@@ -3,7 +3,7 @@
 -- returns {'none'}                       no token has passed
 --         {'seen', token, owner nonce [, '1' if there is a value, value or '']}
 --         {'corrupt', key, reason}
--- include: token state
+-- include: soft token
 local seen = soft('HMGET', KEYS[1], 'token', 'nonce')
 if not seen then return corrupt(KEYS[1], 'it is not a gate') end
 if redis.call('EXISTS', KEYS[1]) == 0 then return {'none'} end

@@ -5,7 +5,7 @@
 -- returns {'freed', new token}
 --         {'changed'}             somebody else, or nobody, holds it now
 --         {'corrupt', key, reason}
--- include: clock token state lease
+-- include: clock soft token held grant state queue
 local lease, bad = read_lease(KEYS[1])
 if bad then return bad end
 if not lease or lease.nonce ~= ARGV[1] then return {'changed'} end

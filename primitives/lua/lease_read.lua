@@ -3,7 +3,7 @@
 -- returns {'free', last token, waiters}
 --         {'held', last token, waiters, nonce, token, holder, since ms, remaining ms}
 --         {'corrupt', key, reason}
--- include: clock token state
+-- include: clock soft token state
 local lease, bad = read_lease(KEYS[1])
 if bad then return bad end
 local last

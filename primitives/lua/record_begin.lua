@@ -10,7 +10,7 @@
 --         {'poisoned', takeovers, holder}
 --         {'unknown', holder, began ms}
 --         {'corrupt', key, reason}
--- include: clock token state
+-- include: clock soft token state
 local nonce, fp = ARGV[1], ARGV[4]
 local at = millis(clock())
 local record, bad = read_record(KEYS[1])

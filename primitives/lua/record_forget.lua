@@ -6,7 +6,7 @@
 --         {'changed', state}                    not what the caller saw
 --         {'busy', remaining ms, holder, token, began ms}   somebody is at work
 --         {'corrupt', key, reason}
--- include: clock token state
+-- include: clock soft token state
 local record, bad = read_record(KEYS[1])
 if bad then return bad end
 if not record then return {'absent'} end

@@ -5,7 +5,7 @@
 --          lease left ms or '' if its own lease is gone, '1' if at most once,
 --          memo or '', size or '', limit or ''}
 --         {'corrupt', key, reason}
--- include: clock token state
+-- include: clock soft token state
 local record, bad = read_record(KEYS[1])
 if bad then return bad end
 if not record then return {'absent'} end

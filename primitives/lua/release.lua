@@ -5,13 +5,24 @@
 -- returns {'released'}
 --         {'lost', holder, token}  of whoever holds it now, both '' if nobody
 --         {'corrupt', key, reason}
--- include: clock token state lease
-if drop(ARGV[1], tonumber(ARGV[2]), ARGV[3]) then
+-- include: soft held
+local nonce = ARGV[1]
+
+local function released()
   redis.call('SET', KEYS[5], '1', 'PX', ARGV[4])
   return {'released'}
 end
+
+-- The common way: it is ours, and nobody waits.
+if held_token(nonce) and nobody_waits() then
+  redis.call('DEL', KEYS[1])
+  return released()
+end
+
+-- include: clock token grant state queue
+if drop(nonce, tonumber(ARGV[2]), ARGV[3]) then return released() end
 local lease, bad = read_lease(KEYS[1])
 if bad then return bad end
-leave(ARGV[1])
+leave(nonce)
 if redis.call('EXISTS', KEYS[5]) == 1 then return {'released'} end
 return {'lost', lease and lease.holder or '', lease and lease.token or ''}

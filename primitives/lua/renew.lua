@@ -5,7 +5,7 @@
 --         {'lost', holder, token}  of whoever holds it now, both '' if nobody
 --         {'corrupt', key, reason}
 -- A lease that has expired is never revived, and one that lasts longer is not cut.
--- include: token state
+-- include: soft token state
 local lease, bad = read_lease(KEYS[1])
 if bad then return bad end
 if not lease then return {'lost', '', ''} end

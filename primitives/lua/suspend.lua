@@ -5,7 +5,7 @@
 -- returns {'suspended'}
 --         {'lost', holder, token}
 --         {'corrupt', key, reason}
--- include: token state
+-- include: soft token state
 local lease, bad = read_lease(KEYS[1])
 if bad then return bad end
 local record

@@ -3,7 +3,7 @@
 -- ARGV  1 floor, 19 digits  2 token ttl, ms
 -- returns {'raised', last token}
 --         {'corrupt', key, reason}
--- include: token state
+-- include: soft token
 local last, bad = read_token(KEYS[1])
 if bad then return bad end
 if ARGV[1] > last then last = ARGV[1] end

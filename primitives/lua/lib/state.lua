@@ -1,20 +1,6 @@
 -- Reading what is stored, mistrustfully: whatever does not look like ours is
 -- reported with the name of its key and never taken for "absent".
--- Needs: token.
-
-local function corrupt(key, reason)
-  return {'corrupt', key, reason}
-end
-
--- soft runs a command on a key that may hold anything: nil if that is of another
--- type. Every other error ends the script as redis.call would end it.
-local function soft(command, ...)
-  local r = redis.pcall(command, ...)
-  if type(r) ~= 'table' or not r.err then return r end
-  if string.find(r.err, 'WRONGTYPE', 1, true) then return nil end
-  if string.find(r.err, "can't ", 1, true) then error(r.err .. ' (' .. command .. ')') end -- by its ACL
-  return redis.call(command, ...)
-end
+-- Needs: soft, token.
 
 -- is_count: a whole number that is ours, below 2^53.
 local function is_count(s)
@@ -60,15 +46,6 @@ local function read_record(key)
   return {left = left, nonce = v[1], state = state, finished = finished, token = token,
     fp = v[4] or '', holder = v[5] or '', began = tonumber(v[6]), how = v[7] or '',
     takeovers = tonumber(v[8]), once = v[9] or ''}
-end
-
--- read_token: the last token issued, or zero.
-local function read_token(key)
-  local token = soft('GET', key)
-  if token == nil then return nil, corrupt(key, 'it is not a string') end
-  if not token then return ZERO end
-  if not is_token(token) then return nil, corrupt(key, 'it is not a token') end
-  return token
 end
 
 -- read_memo: the memo of a finished record, or nil, size and limit of the one that

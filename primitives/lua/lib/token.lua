@@ -1,7 +1,7 @@
 -- Fencing tokens: epoch * 2^50 + low, written as 19 digits so that two of them
 -- compare as strings. A token does not fit a double; its epoch and its low part
 -- do, so arithmetic is done on the parts, in base 10^9.
--- Needs: clock.
+-- Needs: clock, soft.
 
 local TOKEN_DIGITS = 19
 local ZERO = '0000000000000000000'
@@ -42,4 +42,13 @@ local function next_token(time, epoch, last, floor)
   if low >= LOW_SPAN then epoch, low = epoch + 1, 0 end
   if epoch > MAX_EPOCH then return nil end
   return join_token(epoch, low)
+end
+
+-- read_token: the last token issued, or zero.
+local function read_token(key)
+  local token = soft('GET', key)
+  if token == nil then return nil, corrupt(key, 'it is not a string') end
+  if not token then return ZERO end
+  if not is_token(token) then return nil, corrupt(key, 'it is not a token') end
+  return token
 end

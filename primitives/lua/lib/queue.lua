@@ -1,5 +1,5 @@
--- Granting, queueing for, and handing on the lease of one resource.
--- Needs: clock, token, state.
+-- Queueing for the lease of one resource, and handing it on.
+-- Needs: clock, soft, token, held, grant, state.
 --
 -- KEYS[1..4] of every script that includes this are the resource's lease, its
 -- last token, its queue (sorted set: nonce by ticket) and its waiters (hash: nonce
@@ -9,33 +9,6 @@
 
 -- How long a lease that was handed to a waiter waits for it to say "thank you".
 local CLAIM = 1000
-
--- grant writes a new lease with a new token. It returns the token, or nil and a
--- reply. `to` is {nonce, ttl, exec, order, holder}.
-local function grant(time, to, epoch, floor, token_ttl)
-  local last, bad = read_token(KEYS[2])
-  if bad then return nil, bad end
-  local token = next_token(time, epoch, last, floor)
-  if not token then return nil, corrupt(KEYS[2], 'its tokens are used up') end
-  redis.call('SET', KEYS[2], token, 'PX', token_ttl)
-  redis.call('HSET', KEYS[1], 'nonce', to.nonce, 'token', token, 'exec', to.exec,
-    'order', to.order, 'holder', to.holder, 'since', decimal(millis(time)))
-  redis.call('PEXPIRE', KEYS[1], to.ttl)
-  return token
-end
-
--- held_token: the token of the lease if `nonce` has it now, else nil. Cheaper than
--- reading all of it.
-local function held_token(nonce)
-  local lease = soft('HMGET', KEYS[1], 'nonce', 'token')
-  if not lease or lease[1] ~= nonce then return nil end
-  return is_token(lease[2]) and lease[2] or ZERO
-end
-
--- nobody_waits spares most calls the queue: one that is empty does not exist.
-local function nobody_waits()
-  return redis.call('EXISTS', KEYS[3]) == 0
-end
 
 local function leave(nonce)
   soft('ZREM', KEYS[3], nonce)
@@ -77,6 +50,7 @@ end
 -- again when the claim ends, in case the first is dead. Waiters for the record
 -- `done` have been told already and are passed over.
 local function hand_on(time, epoch, floor, token_ttl, done)
+  if not is_token(floor) then floor = ZERO end
   local at = millis(time)
   local nonce, entry = first_waiter(at)
   while nonce and done and entry.op == done do

@@ -1,0 +1,15 @@
+-- Needs: clock, soft, token.
+
+-- grant writes a new lease with a new token. It returns the token, or nil and a
+-- reply. `to` is {nonce, ttl, exec, order, holder}.
+local function grant(time, to, epoch, floor, token_ttl)
+  local last, bad = read_token(KEYS[2])
+  if bad then return nil, bad end
+  local token = next_token(time, epoch, last, floor)
+  if not token then return nil, corrupt(KEYS[2], 'its tokens are used up') end
+  redis.call('SET', KEYS[2], token, 'PX', token_ttl)
+  redis.call('HSET', KEYS[1], 'nonce', to.nonce, 'token', token, 'exec', to.exec,
+    'order', to.order, 'holder', to.holder, 'since', time.now)
+  redis.call('PEXPIRE', KEYS[1], to.ttl)
+  return token
+end
