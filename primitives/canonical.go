@@ -41,7 +41,7 @@ var encoding = json.JoinOptions(
 // digestOf hashes frame and the canonical JSON of payload. Frames are such that
 // none is a prefix of another, so the whole is injective.
 func digestOf(frame []byte, payload any, need emptiness) (sum [32]byte, err error) {
-	text := texts.Get().(*boundedText)
+	text := texts.Get().(*boundedText) //nolint:errcheck // the pool holds nothing else
 	text.b = text.b[:0]
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -122,7 +122,7 @@ var scanners = sync.Pool{New: func() any {
 // that is not a member name. It returns an error for the first number for which
 // fault gives a reason, and for malformed text.
 func scanText(text []byte, fault func(literal []byte) string) (content bool, _ *KeyError) {
-	s := scanners.Get().(*scanner)
+	s := scanners.Get().(*scanner) //nolint:errcheck // the pool holds nothing else
 	defer scanners.Put(s)
 	s.src.Reset(text)
 	s.dec.Reset(&s.src, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))

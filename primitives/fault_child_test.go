@@ -98,7 +98,7 @@ func runWriter(o order, s *Store, in *bufio.Scanner, out *json.Encoder, fenced b
 		}
 		if err := writeBalance(s, attempt.Token, "70", fenced); err != nil {
 			r.Write = err.Error()
-			r.Stale, _ = err.(*fence.StaleError)
+			_ = errors.As(err, &r.Stale)
 		}
 		return []byte("70"), nil // a body that pays no attention
 	})

@@ -15,7 +15,7 @@ import (
 // refusing are servers that take no writes, each for a reason of its own.
 var refusing = map[string]func(t *testing.T, server *devstack.Redis, e *env){
 	"a replica": func(t *testing.T, _ *devstack.Redis, e *env) {
-		require.NoError(t, e.rdb.(*redis.Client).SlaveOf(e.ctx(), "127.0.0.1", "1").Err())
+		require.NoError(t, e.rdb.(*redis.Client).ReplicaOf(e.ctx(), "127.0.0.1", "1").Err())
 	},
 	"too few replicas": func(t *testing.T, server *devstack.Redis, _ *env) {
 		require.NoError(t, server.Config(t.Context(), "min-replicas-to-write", "1"))

@@ -53,7 +53,7 @@ var (
 
 func factsOf(t reflect.Type) *facts {
 	if f, ok := knownFacts.Load(t); ok {
-		return f.(*facts)
+		return f.(*facts) //nolint:errcheck // the map holds nothing else
 	}
 	f := &facts{role: roleOf(t, map[reflect.Type]bool{})}
 	if f.role == through && t.Kind() == reflect.Struct {

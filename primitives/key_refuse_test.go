@@ -31,10 +31,10 @@ type (
 		A  string `json:"-"`
 		id int
 	}
-	marker     struct{}
+	marker     struct{} //nolint:unused // embedded to be invisible
 	markedPlus struct {
-		marker
-		id string
+		marker //nolint:unused // see there
+		id     string
 	}
 	meter      float64
 	custom     map[string]any
