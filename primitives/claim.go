@@ -72,7 +72,7 @@ func (c *Claim) finish(ctx context.Context, state string, memo []byte) error {
 		script: &s.scripts.complete,
 		keys:   c.keys(),
 		args: []any{
-			c.nonce, s.epoch, millis(s.opts.TokenRetention), token,
+			c.nonce, s.epochs.known(), millis(s.opts.TokenRetention), token,
 			state, millis(c.keepFor), c.fp(), c.holder,
 			flag(kept), memo, size, c.maxMemo,
 		},
@@ -115,7 +115,7 @@ func (c *Claim) abort(ctx context.Context, floor fence.Value) (raised bool, err 
 	r, err := s.run(ctx, call{
 		script: &s.scripts.abort,
 		keys:   c.keys(),
-		args:   []any{c.nonce, s.epoch, millis(s.opts.TokenRetention), padded(max(0, floor))},
+		args:   []any{c.nonce, s.epochs.known(), millis(s.opts.TokenRetention), padded(max(0, floor))},
 	})
 	if err != nil {
 		return false, err

@@ -274,12 +274,13 @@ func (c *Claim) try(ctx context.Context, op Op, p *place) (Start, error) {
 		keys:   c.keys(),
 		args: []any{
 			c.nonce, millis(c.ttl), c.holder,
-			s.epoch, padded(op.Floor), millis(s.opts.TokenRetention),
+			s.epochs.known(), padded(op.Floor), millis(s.opts.TokenRetention),
 			p.channel, p.ticket, millis(queueLife),
 			millis(c.ttl + c.keepFor), op.Execution.id(), op.Execution.order(),
 			c.fp(), flag(!c.noTakeover), flag(c.once), c.maxTakeovers,
 		},
-		undo: func(reply) { c.giveUp(detached(ctx)) },
+		epochs: 3,
+		undo:   func(reply) { c.giveUp(detached(ctx)) },
 	})
 	if err != nil {
 		return Start{}, err

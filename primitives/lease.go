@@ -125,10 +125,11 @@ func (l *Lease) try(ctx context.Context, opts LeaseOptions, p *place) error {
 		keys:   []string{n.lease(), n.token(), n.queue(), n.waiters()},
 		args: []any{
 			l.nonce, millis(opts.TTL), opts.Holder,
-			s.epoch, padded(opts.Floor), millis(s.opts.TokenRetention),
+			s.epochs.known(), padded(opts.Floor), millis(s.opts.TokenRetention),
 			p.channel, p.ticket, millis(queueLife),
 		},
-		undo: func(reply) { l.giveUp(detached(ctx)) },
+		epochs: 3,
+		undo:   func(reply) { l.giveUp(detached(ctx)) },
 	})
 	if err != nil {
 		return err
@@ -171,7 +172,7 @@ func (l *Lease) release(ctx context.Context) error {
 	r, err := s.run(ctx, call{
 		script: &s.scripts.release,
 		keys:   []string{n.lease(), n.token(), n.queue(), n.waiters(), n.released(l.nonce)},
-		args:   []any{l.nonce, s.epoch, millis(s.opts.TokenRetention), millis(tombstoneLife)},
+		args:   []any{l.nonce, s.epochs.known(), millis(s.opts.TokenRetention), millis(tombstoneLife)},
 	})
 	if err != nil {
 		return err

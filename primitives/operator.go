@@ -68,7 +68,8 @@ func (s *Store) Free(ctx context.Context, l LeaseInfo) (fence.Value, error) {
 	r, err := s.run(ctx, call{
 		script: &s.scripts.leaseFree,
 		keys:   []string{l.name, sibling(l.name, "token"), sibling(l.name, "queue"), sibling(l.name, "waiters")},
-		args:   []any{l.nonce, s.epoch, millis(s.opts.TokenRetention)},
+		args:   []any{l.nonce, s.epochs.known(), millis(s.opts.TokenRetention)},
+		epochs: 1,
 	})
 	if err != nil {
 		return 0, err

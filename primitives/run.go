@@ -16,6 +16,9 @@ type call struct {
 	script *script
 	keys   []string
 	args   []any
+	// epochs is which of args are the known epochs, if the script may say that its
+	// server's is not among them.
+	epochs int
 	// undo gives back what a reply granted that came after we stopped waiting.
 	undo func(reply)
 }
@@ -31,7 +34,15 @@ func (s *Store) run(parent context.Context, c call) (reply, error) {
 	for pause := 8 * time.Millisecond; ; pause = min(2*pause, 256*time.Millisecond) {
 		value, err := s.attempt(parent, end, c)
 		if err == nil || errors.Is(err, redis.Nil) {
-			return decode(c.script.name, value)
+			r, bad := decode(c.script.name, value)
+			if bad != nil || r.word != "unregistered" || c.epochs == 0 || len(r.fields) != 2 {
+				return r, bad
+			}
+			if err := s.register(parent, end, r.fields[0], r.fields[1]); err != nil {
+				return reply{}, err
+			}
+			c.args[c.epochs] = s.epochs.known()
+			continue
 		}
 		// That the budget has ended says less than what went wrong before.
 		if failure == nil || time.Now().Before(end) {
@@ -45,6 +56,17 @@ func (s *Store) run(parent context.Context, c call) (reply, error) {
 		}
 		return reply{}, failure
 	}
+}
+
+// register learns an epoch within what is left of the budget.
+func (s *Store) register(parent context.Context, end time.Time, id, follows string) error {
+	ctx, cancel := context.WithDeadline(parent, end)
+	defer cancel()
+	err := s.epochs.register(ctx, id, follows)
+	if err != nil && ended(parent) != nil {
+		return ended(parent)
+	}
+	return err
 }
 
 // ended is why ctx has ended, if it has. A connection may feel a deadline before the

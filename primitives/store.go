@@ -43,6 +43,13 @@ type Options struct {
 	// that clock is set back: the next token is higher all the same while the last
 	// one is remembered. At least 1s; default 1h.
 	TokenRetention time.Duration
+
+	// Epochs makes tokens strict: higher than all before them although a replica with
+	// a clock that is behind was promoted, or Redis restarted without its data under
+	// one. Redis's user needs the right to INFO. Each new replication id costs one call
+	// of Epoch; while that fails, nothing is granted ([ErrUnavailable]). Once switched
+	// on, leave it on, everywhere. Default: tokens follow the Redis clock alone.
+	Epochs EpochStore
 }
 
 const (
@@ -76,8 +83,8 @@ type Store struct {
 	opts    Options
 	names   names
 	scripts *scripts
-	direct  bool  // the client honours a context that ends in mid-command
-	epoch   int64 // of the tokens that this store has granted
+	direct  bool // the client honours a context that ends in mid-command
+	epochs  *epochs
 	hub     *hub
 	keeper  *keeper
 }
@@ -99,7 +106,8 @@ func New(client Client, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{client: client, opts: opts, names: newNames(opts.Prefix), scripts: scripts, direct: direct}
+	s := &Store{client: client, opts: opts, names: newNames(opts.Prefix), scripts: scripts, direct: direct,
+		epochs: &epochs{store: opts.Epochs}}
 	s.hub = newHub(client, s.names.wake(newNonce()))
 	s.keeper = newKeeper(s)
 	return s, nil

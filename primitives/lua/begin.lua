@@ -2,7 +2,7 @@
 -- resource, issue the token, mark the record running; all or nothing.
 -- KEYS  1 lease  2 token  3 queue  4 waiters  5 record  6 who waits for it
 -- ARGV  1 nonce  2 lease ttl, ms  3 holder
---       4 epoch  5 floor, 19 digits  6 token ttl, ms
+--       4 epochs known  5 floor, 19 digits  6 token ttl, ms
 --       7 channel of a caller that waits, else ''  8 its ticket, '' at first  9 its life in the queue, ms
 --       10 record ttl, ms  11 execution, or ''  12 order of the attempt in it
 --       13 fingerprint, or ''  14 '1' if a newer attempt takes over
@@ -14,10 +14,11 @@
 --         {'mismatch', fingerprint of the record, holder}
 --         {'poisoned', takeovers, holder}
 --         {'unknown', holder, began ms}
+--         {'unregistered', replication id, the id that it follows}  nothing was granted
 --         {'corrupt', key, reason}
 -- A repeat with the nonce of the present holder gets the same grant again.
--- include: clock soft token grant
-local nonce, ttl, epoch, token_ttl = ARGV[1], ARGV[2], tonumber(ARGV[4]), ARGV[6]
+-- include: clock soft token epoch grant
+local nonce, ttl, epochs, token_ttl = ARGV[1], ARGV[2], ARGV[4], ARGV[6]
 local exec, order, fp = ARGV[11], ARGV[12], ARGV[13]
 local once, limit = ARGV[15] == '1', tonumber(ARGV[16])
 local time = clock()
@@ -35,7 +36,7 @@ end
 
 -- The common way: it is new, nobody has the resource, and nobody waits.
 if redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5]) == 0 then
-  local token, bad = grant(time, who, epoch, ARGV[5], token_ttl)
+  local token, bad = grant(time, who, epochs, ARGV[5], token_ttl)
   return bad or start('begun', token, '0')
 end
 
@@ -50,7 +51,7 @@ if bad then return bad end
 -- queue and passes on what it was handed.
 local function refuse(reply)
   if who.ticket ~= '' then leave(nonce) end
-  if lease and lease.nonce == nonce then drop(nonce, epoch, token_ttl) end
+  if lease and lease.nonce == nonce then drop(nonce, epochs, token_ttl) end
   return reply
 end
 
@@ -66,7 +67,7 @@ end
 
 local how, floor = 'begun', ARGV[5]
 if not lease then
-  lease = yield_to_queue(time, who, epoch, token_ttl)
+  lease = yield_to_queue(time, who, epochs, token_ttl)
 end
 if lease and lease.nonce ~= nonce then
   local newer = exec ~= '' and lease.exec == exec and order > lease.order
@@ -95,7 +96,7 @@ if lease and lease.nonce == nonce then -- our first reply was lost, or we were h
   token = lease.token
   redis.call('PEXPIRE', KEYS[1], ttl)
 else
-  token, bad = grant(time, who, epoch, floor, token_ttl)
+  token, bad = grant(time, who, epochs, floor, token_ttl)
   if bad then return bad end
 end
 if who.ticket ~= '' then leave(nonce) end

@@ -1,7 +1,7 @@
 -- complete: store the memo of an operation, make its record done or failed, set
 -- its retention, and hand the lease on; all or nothing.
 -- KEYS  1 lease  2 token  3 queue  4 waiters  5 record  6 who waits for it
--- ARGV  1 nonce  2 epoch  3 token ttl, ms
+-- ARGV  1 nonce  2 epochs known  3 token ttl, ms
 --       4 token of the grant, '' if it was begun without a lease
 --       5 'done' or 'failed'  6 retention, ms  7 fingerprint, or ''  8 holder
 --       9 '1' if the memo was kept  10 memo  11 size of the memo  12 limit
@@ -34,7 +34,7 @@ if stored and stored[1] == nonce and stored[2] == 'running' and held_token(nonce
   return {'completed'}
 end
 
--- include: clock token grant state queue
+-- include: clock token epoch grant state queue
 local record, bad = read_record(KEYS[5])
 if bad then return bad end
 if record and (record.nonce ~= nonce or record.how == 'resolved') then return {'superseded', record.holder, record.token} end
@@ -55,5 +55,5 @@ if not record then
 end
 if not (record and record.finished) then store() end
 tell_finished(KEYS[5])
-if held and not nobody_waits() then hand_on(clock(), tonumber(ARGV[2]), held, ARGV[3], KEYS[5]) end
+if held and not nobody_waits() then hand_on(clock(), ARGV[2], held, ARGV[3], KEYS[5]) end
 return {'completed'}

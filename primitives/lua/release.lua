@@ -1,7 +1,7 @@
 -- release: give up a lease that is ours and hand it to the next in line; also
 -- leave the queue. A tombstone answers a repeat whose first reply was lost.
 -- KEYS  1 lease  2 token  3 queue  4 waiters  5 tombstone of the nonce
--- ARGV  1 nonce  2 epoch  3 token ttl, ms  4 tombstone ttl, ms
+-- ARGV  1 nonce  2 epochs known  3 token ttl, ms  4 tombstone ttl, ms
 -- returns {'released'}
 --         {'lost', holder, token}  of whoever holds it now, both '' if nobody
 --         {'corrupt', key, reason}
@@ -19,8 +19,8 @@ if held_token(nonce) and nobody_waits() then
   return released()
 end
 
--- include: clock token grant state queue
-if drop(nonce, tonumber(ARGV[2]), ARGV[3]) then return released() end
+-- include: clock token epoch grant state queue
+if drop(nonce, ARGV[2], ARGV[3]) then return released() end
 local lease, bad = read_lease(KEYS[1])
 if bad then return bad end
 leave(nonce)

@@ -6,7 +6,7 @@
 --         {'busy', remaining ms, holder, token, began ms}   somebody is at work
 --         {'corrupt', key, reason}
 -- A repeat with the same memo succeeds.
--- include: clock soft token held grant state queue
+-- include: clock soft token held epoch grant state queue
 local record, bad = read_record(KEYS[5])
 if bad then return bad end
 if not record or record.nonce ~= ARGV[2] then return {'changed'} end

@@ -1,9 +1,12 @@
--- Needs: clock, soft, token.
+-- Needs: clock, soft, token, epoch.
 
 -- grant writes a new lease with a new token. It returns the token, or nil and a
 -- reply. `to` is {nonce, ttl, exec, order, holder}.
-local function grant(time, to, epoch, floor, token_ttl)
-  local last, bad = read_token(KEYS[2])
+local function grant(time, to, epochs, floor, token_ttl)
+  local epoch, bad = epoch_here(epochs)
+  if bad then return nil, bad end
+  local last
+  last, bad = read_token(KEYS[2])
   if bad then return nil, bad end
   local token = next_token(time, epoch, last, floor)
   if not token then return nil, corrupt(KEYS[2], 'its tokens are used up') end

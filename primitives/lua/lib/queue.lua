@@ -1,5 +1,5 @@
 -- Queueing for the lease of one resource, and handing it on.
--- Needs: clock, soft, token, held, grant, state.
+-- Needs: clock, soft, token, epoch, held, grant, state.
 --
 -- KEYS[1..4] of every script that includes this are the resource's lease, its
 -- last token, its queue (sorted set: nonce by ticket) and its waiters (hash: nonce
@@ -49,7 +49,8 @@ end
 -- token above `floor`, writes its lease and tells its process. It tells the one behind to look
 -- again when the claim ends, in case the first is dead. Waiters for the record
 -- `done` have been told already and are passed over.
-local function hand_on(time, epoch, floor, token_ttl, done)
+local function hand_on(time, epochs, floor, token_ttl, done)
+  if not epoch_here(epochs) then return end -- who looks next will have it registered
   if not is_token(floor) then floor = ZERO end
   local at = millis(time)
   local nonce, entry = first_waiter(at)
@@ -61,7 +62,7 @@ local function hand_on(time, epoch, floor, token_ttl, done)
   leave(nonce)
   local claim = math.min(CLAIM, tonumber(entry.ttl))
   local token = grant(time, {nonce = nonce, ttl = decimal(claim), exec = entry.exec,
-    order = entry.order, holder = entry.holder}, epoch, floor, token_ttl)
+    order = entry.order, holder = entry.holder}, epochs, floor, token_ttl)
   if not token then return end
   redis.call('PUBLISH', entry.channel, 'granted ' .. nonce)
   local behind, next_entry = first_waiter(at)
@@ -81,13 +82,13 @@ local function tell_finished(op)
 end
 
 -- drop gives up the lease if `nonce` holds it, and hands it on.
-local function drop(nonce, epoch, token_ttl)
+local function drop(nonce, epochs, token_ttl)
   local token = held_token(nonce)
   if not token then return false end
   redis.call('DEL', KEYS[1])
   if nobody_waits() then return true end
   leave(nonce) -- a reply that was lost may have left it in line
-  hand_on(clock(), epoch, token, token_ttl)
+  hand_on(clock(), epochs, token, token_ttl)
   return true
 end
 
@@ -132,10 +133,10 @@ end
 
 -- yield_to_queue: with the lease free and somebody waiting longer than `who`,
 -- the lease goes to them. It returns the lease as it then is, or nil.
-local function yield_to_queue(time, who, epoch, token_ttl)
+local function yield_to_queue(time, who, epochs, token_ttl)
   if nobody_waits() then return nil end
   local nonce = first_waiter(millis(time))
   if not nonce or nonce == who.nonce then return nil end
-  hand_on(time, epoch, ZERO, token_ttl)
+  hand_on(time, epochs, ZERO, token_ttl)
   return read_lease(KEYS[1])
 end
