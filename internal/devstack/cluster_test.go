@@ -12,8 +12,8 @@ import (
 	"github.com/fencekit/fencekit-go/internal/devstack"
 )
 
-// neighbours are the primary of key and another primary.
-func neighbours(ctx context.Context, t *testing.T, c *devstack.Cluster, key string) (owner, other *devstack.Redis) {
+// twoPrimaries are the primary of key and another primary.
+func twoPrimaries(ctx context.Context, t *testing.T, c *devstack.Cluster, key string) (owner, other *devstack.Redis) {
 	t.Helper()
 	owner, err := c.PrimaryOfKey(ctx, key)
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func TestClusterMigratesSlot(t *testing.T) {
 	for i := range count {
 		require.NoError(t, rdb.Set(ctx, fmt.Sprintf("{tag}%d", i), i, time.Hour).Err())
 	}
-	from, to := neighbours(ctx, t, c, "{tag}")
+	from, to := twoPrimaries(ctx, t, c, "{tag}")
 	slot, err := c.Slot(ctx, "{tag}")
 	require.NoError(t, err)
 

@@ -51,8 +51,8 @@ func TestRedisFreezeAndThaw(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
 	r := ownRedis(t)
-	rdb := r.Client(func(o *redis.Options) { o.ReadTimeout, o.MaxRetries = 50*time.Millisecond, -1 })
-	require.NoError(t, rdb.Ping(ctx).Err())
+	rdb := r.Client(func(o *redis.Options) { o.ReadTimeout, o.MaxRetries = 500*time.Millisecond, -1 })
+	eventually(t, func() bool { return rdb.Ping(ctx).Err() == nil }, "it is connected")
 
 	require.NoError(t, r.Freeze())
 	require.ErrorIs(t, rdb.Incr(ctx, "n").Err(), os.ErrDeadlineExceeded)

@@ -1,0 +1,34 @@
+# Everything that a contributor runs. CONTRIBUTING.md says what needs what.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# FUZZTIME is how long each fuzz target runs.
+FUZZTIME ?= 30s
+
+# Nothing stands in for a real server and nothing is skipped.
+REAL := FENCEKIT_REQUIRE_REAL=1
+
+.PHONY: help setup test lint bench fuzz fault
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
+
+setup: ## install the servers that the tests start, or say how
+	scripts/setup.sh
+
+test: setup ## every test, with the race detector, on real servers
+	$(REAL) go test -race -timeout 20m ./...
+
+lint: ## golangci-lint in the pinned version, over every module
+	scripts/lint.sh
+
+bench: setup ## the benchmarks of every module
+	modules=$$(scripts/modules.sh); for module in $$modules; do (cd "$$module" && $(REAL) go test -run '^$$' -bench . -benchmem ./...); done
+
+fuzz: ## every fuzz target for FUZZTIME (30s) each
+	FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
+
+fault: setup ## the fault tests at full length
+	$(REAL) FENCEKIT_FAULT=long go test -race -timeout 60m -run Fault -v ./...

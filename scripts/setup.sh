@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Installs the servers that the tests start, where it may: on Debian and its kin,
+# as root. Elsewhere it names the command and fails. What is there is left alone.
+set -euo pipefail
+
+# have COMMAND...: one of the commands is on PATH.
+have() {
+	local c
+	for c in "$@"; do
+		if command -v "$c" >/dev/null; then return 0; fi
+	done
+	return 1
+}
+
+# A line for each server: is it there, and which Debian package brings it?
+missing=()
+have redis-server valkey-server || missing+=(redis-server)
+
+if [ "${#missing[@]}" -eq 0 ]; then
+	echo "setup: all servers are there"
+	exit 0
+fi
+
+if ! have apt-get || [ "$(id -u)" -ne 0 ]; then
+	echo "setup: missing: ${missing[*]}. Install with one of" >&2
+	echo "  sudo apt-get install --no-install-recommends ${missing[*]}" >&2
+	echo "  brew install redis" >&2
+	exit 1
+fi
+
+# Debian starts the services of new packages at once. The tests start servers of
+# their own, so a policy says no for as long as this script runs.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+	trap 'rm -f "$policy"' EXIT
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod +x "$policy"
+fi
+
+echo "setup: installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -q
+apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends "${missing[@]}"
+
+# Nor at the next boot.
+if [ -d /run/systemd/system ]; then
+	systemctl disable --now "${missing[@]}"
+fi
