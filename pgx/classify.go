@@ -28,7 +28,7 @@ func (s *session) classify(err error, tok fence.Token) error {
 		return nil
 	case errors.As(err, &pg):
 		return s.classifyServer(err, pg, tok)
-	case pgconn.SafeToRetry(err):
+	case neverSent(err, s.wasOpen):
 		return unavailable(err)
 	case !s.broken(err):
 		return err // pgx refused an argument or a result
@@ -36,6 +36,13 @@ func (s *session) classify(err error, tok fence.Token) error {
 		return unavailable(err) // a transaction ends with its connection
 	}
 	return &IndeterminateError{Err: err}
+}
+
+// neverSent reports whether pgx vouches for it. Its word for a closed connection is
+// good only if the connection was closed before: one that breaks while a reply is
+// read can end in the same error.
+func neverSent(err error, wasOpen bool) bool {
+	return pgconn.SafeToRetry(err) && !(wasOpen && errors.Is(err, pgconn.ErrConnClosed))
 }
 
 func (s *session) classifyServer(err error, pg *pgconn.PgError, tok fence.Token) error {

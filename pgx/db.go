@@ -40,7 +40,9 @@ type session struct {
 	db     Batcher
 	conn   *pgx.Conn // nil behind a wrapper that hides it
 	pooled *pgxpool.Conn
-	inTx   bool // what is sent becomes definite only with the caller's commit
+
+	wasOpen bool // the connection was open when the call began
+	inTx    bool // what is sent becomes definite only with the caller's commit
 }
 
 // open takes a connection of its own from a pool, so that the call learns what
@@ -52,7 +54,7 @@ func open(ctx context.Context, db Querier) (*session, error) {
 		if err != nil {
 			return nil, unavailable(err)
 		}
-		return &session{db: c, conn: c.Conn(), pooled: c}, nil
+		return &session{db: c, conn: c.Conn(), pooled: c, wasOpen: true}, nil
 	case *pgx.Conn:
 		return onConn(d, d), nil
 	case interface{ Conn() *pgx.Conn }:
@@ -63,7 +65,8 @@ func open(ctx context.Context, db Querier) (*session, error) {
 
 func onConn(db Querier, conn *pgx.Conn) *session {
 	s := &session{db: batcher(db), conn: conn}
-	s.inTx = conn != nil && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I'
+	s.wasOpen = conn != nil && !conn.IsClosed()
+	s.inTx = s.wasOpen && conn.PgConn().TxStatus() != 'I'
 	return s
 }
 

@@ -208,18 +208,19 @@ func finish(ctx context.Context, tx pgx.Tx, fn func(tx pgx.Tx) error) error {
 	}
 	done = true
 	unmarkSealed(conn)
-	return commitError(tx.Commit(ctx))
+	wasOpen := !conn.IsClosed()
+	return commitError(tx.Commit(ctx), wasOpen)
 }
 
 // commitError tells a refused commit from one whose reply was lost.
-func commitError(err error) error {
+func commitError(err error, wasOpen bool) error {
 	if _, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return (&session{}).classify(err, fence.Token{})
 	}
 	switch {
 	case err == nil, errors.Is(err, pgx.ErrTxCommitRollback), errors.Is(err, pgx.ErrTxClosed):
 		return err
-	case pgconn.SafeToRetry(err):
+	case neverSent(err, wasOpen):
 		return unavailable(err)
 	}
 	return &IndeterminateError{Err: err}
