@@ -104,8 +104,17 @@ func (s *session) discard() {
 	}
 }
 
+// execer is a shorter way for statements without rows. All but wrappers have it.
+type execer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
 // query sends one statement and lets collect read its rows; nil reads none.
 func (s *session) query(ctx context.Context, st statement, tok fence.Token, collect func(pgx.Rows) error) (pgconn.CommandTag, error) {
+	if direct, ok := s.db.(execer); ok && collect == nil {
+		tag, err := direct.Exec(fenced(ctx), st.sql, st.args...)
+		return tag, s.failed(err, tok)
+	}
 	rows, err := s.db.Query(fenced(ctx), st.sql, st.args...)
 	if err != nil {
 		return pgconn.CommandTag{}, s.failed(err, tok)

@@ -9,10 +9,11 @@ import (
 // DefaultBypassRole is the role that [Enforce] lets pass when none is named.
 const DefaultBypassRole = "fencekit_bypass"
 
-// Enforce puts a trigger on the table, and so on its partitions, that refuses
+// Enforce puts a trigger on the table, whose [Table.Enforced] must be set, and so on
+// its partitions. It refuses
 // every INSERT, UPDATE and DELETE that carries no token ([ErrUnfenced]) or a lower
 // one than the row ([fence.ErrStale]), and every TRUNCATE: a forgotten helper, an
-// old worker, psql by hand. All helpers carry their token, in autocommit and in
+// old worker, psql by hand. The helpers carry their token, in autocommit and in
 // transactions; what is sent in a sealed transaction ([InTx], [Seal]) takes the
 // sealed token, COPY included. In a transaction that has sealed several resources a
 // plain statement is refused, because nothing tells which token is the row's.
@@ -28,6 +29,9 @@ const DefaultBypassRole = "fencekit_bypass"
 func Enforce(ctx context.Context, db Querier, t Table, bypassRole string) error {
 	if err := t.check(); err != nil {
 		return err
+	}
+	if !t.Enforced {
+		return usage("Table.Enforced: it must be set, so that the helpers carry the token to the trigger")
 	}
 	if bypassRole == "" {
 		bypassRole = DefaultBypassRole

@@ -10,9 +10,12 @@ import (
 	"github.com/fencekit/fencekit-go/primitives/fence"
 )
 
+// guarded is accounts with the trigger on it.
+var guarded = pgxfence.Table{Name: accounts.Name, Enforced: true}
+
 func enforced(t testing.TB) *bundle {
 	b := setup(t)
-	require.NoError(t, pgxfence.Enforce(b.ctx, b.pool, accounts, ""))
+	require.NoError(t, pgxfence.Enforce(b.ctx, b.pool, guarded, ""))
 	return b
 }
 
@@ -25,7 +28,7 @@ func requireUnfenced(t testing.TB, err error) {
 func TestEnforceRefusesUnfencedWrites(t *testing.T) {
 	t.Parallel()
 	b := enforced(t)
-	require.NoError(t, accounts.Update(b.at(5), b.pool, set(1, 5)))
+	require.NoError(t, guarded.Update(b.at(5), b.pool, set(1, 5)))
 	for _, sql := range []string{
 		"UPDATE accounts SET balance = 1 WHERE id = 1",
 		"UPDATE accounts SET balance = 1, fence_token = 5 WHERE id = 1",
@@ -66,7 +69,7 @@ func TestEnforceLetsHelpersPass(t *testing.T) {
 				require.NoError(t, pgxfence.InTx(b.at(token), conn, addOne(b.ctx)))
 				require.Equal(t, token, *b.account(1).Fence)
 			}
-			requireStale(t, accounts.Update(b.at(4), conn, set(1, 4)), 4, 6)
+			requireStale(t, guarded.Update(b.at(4), conn, set(1, 4)), 4, 6)
 			_, err := conn.Exec(b.ctx, "UPDATE accounts SET balance = 1")
 			requireUnfenced(t, err)
 		})
@@ -77,15 +80,15 @@ func TestEnforceLetsHelpersPass(t *testing.T) {
 func useEveryHelper(b *bundle, db pgxfence.Batcher, token int64) {
 	b.t.Helper()
 	ctx := b.at(token)
-	require.NoError(b.t, accounts.Update(ctx, db, set(1, token)))
-	require.NoError(b.t, accounts.Upsert(ctx, db, set(3, token)))
-	require.NoError(b.t, accounts.Upsert(ctx, db, set(3, token)))
-	require.NoError(b.t, accounts.Delete(ctx, db, pgxfence.Change{Key: pgxfence.Values{"id": 3}}))
-	_, err := pgxfence.Claim(ctx, db, accounts, pgxfence.Change{Key: pgxfence.Values{"id": 1}}, pgx.RowToMap)
+	require.NoError(b.t, guarded.Update(ctx, db, set(1, token)))
+	require.NoError(b.t, guarded.Upsert(ctx, db, set(3, token)))
+	require.NoError(b.t, guarded.Upsert(ctx, db, set(3, token)))
+	require.NoError(b.t, guarded.Delete(ctx, db, pgxfence.Change{Key: pgxfence.Values{"id": 3}}))
+	_, err := pgxfence.Claim(ctx, db, guarded, pgxfence.Change{Key: pgxfence.Values{"id": 1}}, pgx.RowToMap)
 	require.NoError(b.t, err)
 	_, err = pgxfence.Exec(ctx, db, ownSet(1, token))
 	require.NoError(b.t, err)
-	outcomes, err := accounts.UpdateMany(ctx, db, pgxfence.Changes{Key: []pgxfence.Column{{Name: "id", Values: []int64{1, 2}}},
+	outcomes, err := guarded.UpdateMany(ctx, db, pgxfence.Changes{Key: []pgxfence.Column{{Name: "id", Values: []int64{1, 2}}},
 		Set: []pgxfence.Column{{Name: "balance", Values: []int64{token, token}}}})
 	require.NoError(b.t, err)
 	require.Equal(b.t, []error{nil, nil}, outcomes)
@@ -96,7 +99,7 @@ func useEveryHelper(b *bundle, db pgxfence.Batcher, token int64) {
 func TestEnforceInSealedTransaction(t *testing.T) {
 	t.Parallel()
 	b := enforced(t)
-	require.NoError(t, accounts.Update(withResource(b.ctx, "account/1", 9), b.pool, set(2, 9)))
+	require.NoError(t, guarded.Update(withResource(b.ctx, "account/1", 9), b.pool, set(2, 9)))
 	require.NoError(t, pgxfence.InTx(b.at(7), b.pool, func(tx pgx.Tx) error {
 		_, err := tx.CopyFrom(b.ctx, accounts.Name, []string{"id"}, pgx.CopyFromRows([][]any{{int64(100)}, {int64(101)}}))
 		require.NoError(t, err)
@@ -116,7 +119,7 @@ func TestEnforceInSealedTransaction(t *testing.T) {
 	err = pgxfence.InTxOptions(two, b.pool, pgxfence.TxOptions{Resources: []string{"account/1", "account/2"}}, func(tx pgx.Tx) error {
 		c := set(1, 3)
 		c.Resource = "account/1"
-		require.NoError(t, accounts.Update(two, tx, c))
+		require.NoError(t, guarded.Update(two, tx, c))
 		_, err := tx.Exec(b.ctx, "UPDATE accounts SET balance = 0 WHERE id = 100")
 		return err
 	})
@@ -135,7 +138,7 @@ func TestEnforceErrorsThroughHelpers(t *testing.T) {
 	b := enforced(t)
 	b.exec(`CREATE FUNCTION lower_it() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.fence_token := NULL; RETURN NEW; END'`)
 	b.exec("CREATE TRIGGER a_lower BEFORE UPDATE ON accounts FOR EACH ROW EXECUTE FUNCTION lower_it()")
-	err := accounts.Update(b.at(5), b.pool, set(1, 5))
+	err := guarded.Update(b.at(5), b.pool, set(1, 5))
 	require.ErrorIs(t, err, pgxfence.ErrUnfenced)
 }
 
@@ -146,8 +149,8 @@ func TestEnforceBypass(t *testing.T) {
 	mechanic := b.role("mechanic")
 	b.exec("GRANT ALL ON accounts TO " + mechanic)
 	name := mechanic[1 : len(mechanic)-1]
-	require.NoError(t, pgxfence.Enforce(b.ctx, b.pool, accounts, name))
-	require.NoError(t, pgxfence.Enforce(b.ctx, b.pool, accounts, name), "twice is fine")
+	require.NoError(t, pgxfence.Enforce(b.ctx, b.pool, guarded, name))
+	require.NoError(t, pgxfence.Enforce(b.ctx, b.pool, guarded, name), "twice is fine")
 	_, err := b.pool.Exec(b.ctx, "UPDATE accounts SET balance = 1")
 	requireUnfenced(t, err)
 	conn := b.as(mechanic)
@@ -156,10 +159,10 @@ func TestEnforceBypass(t *testing.T) {
 		require.NoError(t, err)
 	}
 
-	require.NoError(t, pgxfence.Unenforce(b.ctx, b.pool, accounts))
-	require.NoError(t, pgxfence.Unenforce(b.ctx, b.pool, accounts))
+	require.NoError(t, pgxfence.Unenforce(b.ctx, b.pool, guarded))
+	require.NoError(t, pgxfence.Unenforce(b.ctx, b.pool, guarded))
 	b.exec("INSERT INTO accounts (id) VALUES (9)")
-	for _, call := range []error{pgxfence.Enforce(b.ctx, b.pool, pgxfence.Table{}, ""), pgxfence.Unenforce(b.ctx, b.pool, pgxfence.Table{})} {
+	for _, call := range []error{pgxfence.Enforce(b.ctx, b.pool, pgxfence.Table{}, ""), pgxfence.Enforce(b.ctx, b.pool, accounts, ""), pgxfence.Unenforce(b.ctx, b.pool, pgxfence.Table{})} {
 		require.ErrorIs(t, call, pgxfence.ErrUsage)
 	}
 }
@@ -173,7 +176,7 @@ func TestPartitionMove(t *testing.T) {
 		b.exec("CREATE TABLE parts_a PARTITION OF parts FOR VALUES IN ('a')")
 		b.exec("CREATE TABLE parts_b PARTITION OF parts FOR VALUES IN ('b')")
 		b.exec("INSERT INTO parts VALUES (1, 'a', NULL)")
-		parts := pgxfence.Table{Name: pgx.Identifier{"parts"}, FenceColumn: "the fence"}
+		parts := pgxfence.Table{Name: pgx.Identifier{"parts"}, FenceColumn: "the fence", Enforced: enforce}
 		if enforce {
 			require.NoError(t, pgxfence.Enforce(b.ctx, b.pool, parts, ""))
 		}
@@ -202,8 +205,8 @@ func TestDatabaseInTheWay(t *testing.T) {
 	b := setup(t)
 	b.exec(`CREATE FUNCTION gone() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN DELETE FROM accounts WHERE id = NEW.id; RETURN NULL; END'`)
 	b.exec("CREATE TRIGGER gone AFTER UPDATE ON accounts FOR EACH ROW WHEN (new.id = 2) EXECUTE FUNCTION gone()")
-	require.NoError(t, accounts.Update(b.at(5), b.pool, set(2, 5)), "applied, and then deleted by a trigger")
-	require.ErrorIs(t, accounts.Update(b.at(5), b.pool, set(2, 5)), pgxfence.ErrNotFound)
+	require.NoError(t, guarded.Update(b.at(5), b.pool, set(2, 5)), "applied, and then deleted by a trigger")
+	require.ErrorIs(t, guarded.Update(b.at(5), b.pool, set(2, 5)), pgxfence.ErrNotFound)
 
 	b.exec("CREATE VIEW shown AS SELECT id, balance, fence_token FROM accounts")
 	b.exec(`CREATE FUNCTION through() RETURNS trigger LANGUAGE plpgsql AS
@@ -215,8 +218,8 @@ func TestDatabaseInTheWay(t *testing.T) {
 	require.Equal(t, is(6, 6), b.account(1))
 
 	b.exec("CREATE RULE nothing AS ON UPDATE TO accounts DO INSTEAD NOTHING")
-	require.ErrorIs(t, accounts.Update(b.at(7), b.pool, set(1, 7)), pgxfence.ErrNotApplied)
-	requireStale(t, accounts.Update(b.at(5), b.pool, set(1, 5)), 5, 6)
+	require.ErrorIs(t, guarded.Update(b.at(7), b.pool, set(1, 7)), pgxfence.ErrNotApplied)
+	requireStale(t, guarded.Update(b.at(5), b.pool, set(1, 5)), 5, 6)
 }
 
 // E08: row-level security.
@@ -229,8 +232,8 @@ func TestRowLevelSecurity(t *testing.T) {
 	b.exec("CREATE POLICY look ON accounts FOR SELECT USING (id = 1)")
 	b.exec("CREATE POLICY touch ON accounts FOR UPDATE USING (id = 3)")
 	conn := b.as(app)
-	err := accounts.Update(b.at(5), conn, set(1, 5))
+	err := guarded.Update(b.at(5), conn, set(1, 5))
 	require.ErrorIs(t, err, pgxfence.ErrNotApplied)
 	require.NotErrorIs(t, err, fence.ErrStale)
-	require.ErrorIs(t, accounts.Update(b.at(5), conn, set(2, 5)), pgxfence.ErrNotFound, "it may not even see the row")
+	require.ErrorIs(t, guarded.Update(b.at(5), conn, set(2, 5)), pgxfence.ErrNotFound, "it may not even see the row")
 }

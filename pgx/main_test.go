@@ -98,7 +98,7 @@ func setup(t testing.TB) *bundle {
 	if server == nil {
 		t.Skip("skipped: no Postgres")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	b := &bundle{t: t, ctx: ctx, url: server.URL(server.DatabaseForTest(t, template))}
 	b.pool = b.open(b.url)

@@ -118,15 +118,12 @@ func eachOrdinal(n int, f func(int, pgx.Rows) error) func(pgx.Rows) error {
 // manySQL joins the table with the unnested arrays.
 func (t Table) manySQL(c Changes, tok fence.Token) statement {
 	b := t.build(tok)
-	b.bindToken()
 	b.write("UPDATE ", t.sql(), " AS target SET ")
 	for i, column := range c.Set {
 		b.write(quote(column.Name), " = input.s", strconv.Itoa(i), ", ")
 	}
-	if b.owner != "" {
-		b.write(quote(t.OwnerColumn), " = ", b.owner, ", ")
-	}
-	b.write(t.fence(), " = ", b.carry(), " FROM ")
+	b.fenceAssignments()
+	b.write(" FROM ")
 	b.input(c.Key, c.Set)
 	b.write(" WHERE ")
 	b.joinKey(c.Key)
@@ -147,17 +144,26 @@ func (t Table) manyProbeSQL(c Changes) statement {
 
 // input writes the arrays as a table input(k0, ..., s0, ..., ord).
 func (b *builder) input(key, set []Column) {
-	var arrays, names []string
+	names := make([]string, 0, len(key)+len(set))
+	b.write("unnest(")
 	for i, column := range key {
-		arrays, names = append(arrays, b.array(column)), append(names, "k"+strconv.Itoa(i))
+		names = append(names, "k"+strconv.Itoa(i))
+		b.array(column, len(names))
 	}
 	for i, column := range set {
-		arrays, names = append(arrays, b.array(column)), append(names, "s"+strconv.Itoa(i))
+		names = append(names, "s"+strconv.Itoa(i))
+		b.array(column, len(names))
 	}
-	b.write("unnest(", join(arrays), ") WITH ORDINALITY AS input(", join(names), ", ord)")
+	b.write(") WITH ORDINALITY AS input(", join(names), ", ord)")
 }
 
-func (b *builder) array(c Column) string { return b.arg(c.Values) + "::" + c.sqlType() + "[]" }
+func (b *builder) array(c Column, n int) {
+	if n > 1 {
+		b.write(", ")
+	}
+	b.bind(c.Values)
+	b.write("::", c.sqlType(), "[]")
+}
 
 func (b *builder) joinKey(key []Column) {
 	for i, column := range key {

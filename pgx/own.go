@@ -143,6 +143,11 @@ func usesToken(s shape) bool {
 	return false
 }
 
+// carried is the token as a bigint that also leaves it where the enforcement trigger
+// looks, until the end of the transaction. An uncorrelated subselect is evaluated
+// once per statement, so it does not keep an index from being used.
+const carried = "(SELECT pg_catalog.set_config('fencekit.token', @" + tokenParameter + "::text, true)::bigint)"
+
 // carryEverywhere puts the expression that carries the token in its places.
 func carryEverywhere(sql string, s shape) string {
 	var b strings.Builder
@@ -150,7 +155,7 @@ func carryEverywhere(sql string, s shape) string {
 	for _, p := range s.parameters {
 		if p.text == tokenParameter {
 			b.WriteString(sql[done:p.from])
-			b.WriteString(carrySQL("@" + tokenParameter))
+			b.WriteString(carried)
 			done = p.to
 		}
 	}

@@ -58,7 +58,7 @@ func (t Table) judge(p probe, tok fence.Token) error {
 func (t Table) probeSQL(key Values) statement {
 	b := t.build(fence.Token{})
 	b.write("SELECT coalesce(", t.fence(), ", 0)::bigint, ", t.ownerText(), ", ", t.isView(), " FROM ", t.sql(), " WHERE ")
-	b.key(key, "")
+	b.key(key)
 	b.write(" ORDER BY 1 DESC LIMIT 1")
 	return b.statement()
 }

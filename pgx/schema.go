@@ -39,9 +39,15 @@ func Migrate(ctx context.Context, conn Beginner) error {
 		return err
 	}
 	return pgx.BeginFunc(ctx, beginner{conn}, func(tx pgx.Tx) error {
-		const lock = "SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('fencekit.migrate', 0))"
-		if _, err := tx.Exec(ctx, lock); err != nil {
-			return err
+		for _, sql := range []string{
+			"SELECT pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('fencekit.migrate', 0))",
+			// Makes the session hear of a schema that was created while it waited:
+			// CREATE SCHEMA IF NOT EXISTS alone would go by what it remembers.
+			"SELECT FROM pg_catalog.pg_namespace LIMIT 1",
+		} {
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return err
+			}
 		}
 		return runFiles(ctx, tx)
 	})

@@ -59,7 +59,7 @@ func TestMissingSchemaIsNamed(t *testing.T) {
 	_, once := pgxfence.Once(b.at(5), b.pool, effect("k"), debit(b.ctx))
 	_, epoch := pgxfence.NewEpochStore(b.pool).Epoch(b.ctx, "id")
 	for _, err := range []error{pgxfence.Seal(b.at(5), b.pool), once, epoch, accounts.Upsert(b.at(5), b.pool, set(1, 5)),
-		pgxfence.InTx(b.at(5), b.pool, addOne(b.ctx)), pgxfence.Enforce(b.ctx, b.pool, accounts, "")} {
+		pgxfence.InTx(b.at(5), b.pool, addOne(b.ctx)), pgxfence.Enforce(b.ctx, b.pool, guarded, "")} {
 		require.ErrorIs(t, err, pgxfence.ErrSchema)
 		require.ErrorContains(t, err, "Migrate")
 	}
@@ -111,12 +111,12 @@ func TestGrantsOfTheApplication(t *testing.T) {
 	conn := b.as(app)
 	require.ErrorIs(t, pgxfence.CheckSchema(b.ctx, conn), pgxfence.ErrSchema, "it may not look inside")
 	b.exec(strings.ReplaceAll(appGrants, "app;", app+";"))
-	require.NoError(t, pgxfence.Enforce(b.ctx, b.pool, accounts, ""))
+	require.NoError(t, pgxfence.Enforce(b.ctx, b.pool, guarded, ""))
 
 	require.NoError(t, pgxfence.Migrate(b.ctx, conn), "it is there already")
-	require.NoError(t, accounts.Update(b.at(5), conn, set(1, 5)))
-	require.NoError(t, accounts.Upsert(b.at(5), conn, set(3, 5)))
-	require.NoError(t, accounts.Delete(b.at(5), conn, pgxfence.Change{Key: pgxfence.Values{"id": 3}}))
+	require.NoError(t, guarded.Update(b.at(5), conn, set(1, 5)))
+	require.NoError(t, guarded.Upsert(b.at(5), conn, set(3, 5)))
+	require.NoError(t, guarded.Delete(b.at(5), conn, pgxfence.Change{Key: pgxfence.Values{"id": 3}}))
 	require.NoError(t, pgxfence.InTx(b.at(5), conn, addOne(b.ctx)))
 	_, err := pgxfence.Once(b.at(5), conn, effect("k"), debit(b.ctx))
 	require.NoError(t, err)
@@ -152,7 +152,7 @@ func TestSchemaGolden(t *testing.T) {
 func TestFunctionsAreSafe(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, pgxfence.Enforce(b.ctx, b.pool, accounts, ""))
+	require.NoError(t, pgxfence.Enforce(b.ctx, b.pool, guarded, ""))
 	require.Equal(t, 0, get[int](b, `SELECT count(*) FROM pg_proc WHERE pronamespace = 'fencekit'::regnamespace
 		AND (prosecdef OR proname <> 'version' AND NOT coalesce(proconfig, '{}') @> '{"search_path=pg_catalog, pg_temp"}')`))
 
@@ -160,7 +160,7 @@ func TestFunctionsAreSafe(t *testing.T) {
 	b.exec(`CREATE SCHEMA evil; CREATE FUNCTION evil.set_config(text, text, boolean) RETURNS text LANGUAGE sql AS $$ SELECT '1' $$;
 		CREATE FUNCTION evil.current_setting(text, boolean) RETURNS text LANGUAGE sql AS $$ SELECT '1' $$`, pgx.QueryExecModeSimpleProtocol)
 	conn := b.connect(func(c *pgx.ConnConfig) { c.RuntimeParams["search_path"] = "evil, public, pg_catalog" })
-	require.NoError(t, accounts.Update(b.at(5), conn, set(1, 5)))
+	require.NoError(t, guarded.Update(b.at(5), conn, set(1, 5)))
 	require.NoError(t, pgxfence.InTx(b.at(6), conn, addOne(b.ctx)))
 	require.Equal(t, is(6, 6), b.account(1))
 }

@@ -165,7 +165,7 @@ func TestPgBouncer(t *testing.T) {
 			url := bouncer.URL(database)
 			edit := func(p *pgxpool.Config) { p.ConnConfig.DefaultQueryExecMode = mode.mode; p.MaxConns = 4 }
 			pools := []*pgxpool.Pool{b.open(url, edit), b.open(url, edit)}
-			require.NoError(t, pgxfence.Enforce(b.ctx, b.pool, accounts, ""))
+			require.NoError(t, pgxfence.Enforce(b.ctx, b.pool, guarded, ""))
 			for i, pool := range pools {
 				token := int64(i + 5)
 				useEveryHelper(b, pool, token)

@@ -2,7 +2,6 @@ package pgxfence
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +33,11 @@ type Table struct {
 	// has ever handed out a token twice. Default none: an equal token passes.
 	OwnerColumn string
 
+	// Enforced says that the trigger of [Enforce] is on the table, so that every
+	// statement must carry its token to it. That costs some 5 microseconds. Default
+	// false: on a table that has the trigger, writes are then [ErrUnfenced].
+	Enforced bool
+
 	// NeverDeleted says that rows of this table are never deleted under a fence.
 	// [Table.Upsert] then needs no schema fencekit, and [Table.Delete] refuses.
 	// Default false: Upsert seals the resource too, so that a stale holder cannot
@@ -59,10 +63,32 @@ func (t Table) fenceColumn() string {
 	return t.FenceColumn
 }
 
-func (t Table) sql() string   { return t.Name.Sanitize() }
+func (t Table) sql() string {
+	if len(t.Name) == 1 {
+		return quote(t.Name[0])
+	}
+	return t.Name.Sanitize()
+}
+
 func (t Table) fence() string { return quote(t.fenceColumn()) }
 
-func quote(column string) string { return pgx.Identifier{column}.Sanitize() }
+// quote is pgx's quoting of an identifier.
+func quote(column string) string {
+	var b strings.Builder
+	writeQuoted(&b, column)
+	return b.String()
+}
+
+// writeQuoted has a short way for plain names.
+func writeQuoted(b *strings.Builder, column string) {
+	if strings.ContainsAny(column, "\"\x00") {
+		b.WriteString(pgx.Identifier{column}.Sanitize())
+		return
+	}
+	b.WriteByte('"')
+	b.WriteString(column)
+	b.WriteByte('"')
+}
 
 // builder writes one statement. Columns go in alphabetical order, so that equal
 // calls have equal text and a prepared statement is found again.
@@ -71,81 +97,124 @@ type builder struct {
 	args  []any
 	table Table
 	tok   fence.Token
-	token string // placeholder of the token, as bigint
-	owner string // placeholder of the owner, as text; "" without an owner column
+
+	token, owner int // numbers of their parameters; 0 before they are bound
 }
 
-func (t Table) build(tok fence.Token) *builder {
-	b := &builder{table: t, tok: tok}
+// What most statements keep within.
+const (
+	usualArgs   = 8
+	usualLength = 256
+)
+
+func (t Table) build(tok fence.Token, args ...any) *builder {
+	b := &builder{table: t, tok: tok, args: append(make([]any, 0, usualArgs), args...)}
+	b.Grow(usualLength)
 	return b
 }
 
 func (b *builder) statement() statement { return statement{sql: b.String(), args: b.args} }
 
-func (b *builder) write(parts ...string) *builder {
+func (b *builder) write(parts ...string) {
 	for _, p := range parts {
 		b.WriteString(p)
 	}
-	return b
 }
 
-// arg adds a parameter and returns its placeholder.
-func (b *builder) arg(v any) string {
+// name writes a quoted column.
+func (b *builder) name(column string) { writeQuoted(&b.Builder, column) }
+
+// bind adds a parameter and writes its placeholder.
+func (b *builder) bind(v any) { b.place(b.add(v)) }
+
+func (b *builder) add(v any) int {
 	b.args = append(b.args, v)
-	return "$" + strconv.Itoa(len(b.args))
+	return len(b.args)
 }
 
-// bindToken makes placeholders of the token and the owner, once.
-func (b *builder) bindToken() {
-	if b.token != "" {
+func (b *builder) place(n int) { b.write("$", strconv.Itoa(n)) }
+
+// placeToken and placeOwner bind their parameter the first time.
+func (b *builder) placeToken() {
+	if b.token == 0 {
+		b.token = b.add(int64(b.tok.Value))
+	}
+	b.place(b.token)
+	b.write("::bigint")
+}
+
+func (b *builder) placeOwner() {
+	if b.owner == 0 {
+		b.owner = b.add(b.tok.Owner)
+	}
+	b.place(b.owner)
+	b.write("::text")
+}
+
+func (b *builder) hasOwner() bool { return b.table.OwnerColumn != "" }
+
+// carry writes the token as a value. Where the enforcement trigger is, it also
+// leaves it where that looks, until the end of the transaction.
+func (b *builder) carry() {
+	if !b.table.Enforced {
+		b.placeToken()
 		return
 	}
-	b.token = b.arg(int64(b.tok.Value)) + "::bigint"
-	if b.table.OwnerColumn != "" {
-		b.owner = b.arg(b.tok.Owner) + "::text"
-	}
+	b.write("(SELECT pg_catalog.set_config('fencekit.token', ")
+	b.bind(b.tok.Value.String())
+	b.write("::text, true)::bigint)")
 }
 
-// carry is the token as an expression that also leaves it, until the end of the
-// transaction, where the enforcement trigger looks. An uncorrelated subselect is
-// evaluated once per statement.
-func (b *builder) carry() string { return carrySQL(b.arg(b.tok.Value.String())) }
-
-func carrySQL(placeholder string) string {
-	return "(SELECT pg_catalog.set_config('fencekit.token', " + placeholder + "::text, true)::bigint)"
+// fenceAssignments writes the columns that every write sets.
+func (b *builder) fenceAssignments() {
+	if b.hasOwner() {
+		b.name(b.table.OwnerColumn)
+		b.write(" = ")
+		b.placeOwner()
+		b.write(", ")
+	}
+	b.name(b.table.fenceColumn())
+	b.write(" = ")
+	b.carry()
 }
 
 // assignments writes "a" = $1, ... and the fence.
 func (b *builder) assignments(set Values) {
-	b.bindToken()
 	for _, column := range columns(set) {
-		b.write(quote(column), " = ", b.arg(set[column]), ", ")
+		b.name(column)
+		b.write(" = ")
+		b.bind(set[column])
+		b.write(", ")
 	}
-	if b.owner != "" {
-		b.write(quote(b.table.OwnerColumn), " = ", b.owner, ", ")
-	}
-	b.write(b.table.fence(), " = ", b.carry())
+	b.fenceAssignments()
 }
 
-// key writes the condition that finds the row. prefix names the table where
-// several are in scope.
-func (b *builder) key(key Values, prefix string) {
+// key writes the condition that finds the row.
+func (b *builder) key(key Values) {
 	for i, column := range columns(key) {
 		if i > 0 {
 			b.write(" AND ")
 		}
-		b.write(prefix, quote(column), " = ", b.arg(key[column]))
+		b.name(column)
+		b.write(" = ")
+		b.bind(key[column])
 	}
 }
 
-// fresh writes the condition that lets the token pass.
+// fresh writes the condition that lets the token pass. prefix names the table where
+// several are in scope.
 func (b *builder) fresh(prefix string) {
-	b.bindToken()
-	f := prefix + b.table.fence()
-	b.write("coalesce(", f, ", 0) <= ", b.token)
-	if b.owner != "" {
-		o := prefix + quote(b.table.OwnerColumn)
-		b.write(" AND (", f, " IS DISTINCT FROM ", b.token, " OR coalesce(", o, ", ", b.owner, ") = ", b.owner, ")")
+	b.write("coalesce(", prefix)
+	b.name(b.table.fenceColumn())
+	b.write(", 0) <= ")
+	b.placeToken()
+	if b.hasOwner() {
+		f, o := prefix+b.table.fence(), prefix+quote(b.table.OwnerColumn)
+		b.write(" AND (", f, " IS DISTINCT FROM ")
+		b.placeToken()
+		b.write(" OR coalesce(", o, ", '') = '' OR ", o, " = ")
+		b.placeOwner()
+		b.write(")")
 	}
 }
 
@@ -169,7 +238,15 @@ func condition(ctx context.Context, where string, named pgx.NamedArgs) (sql stri
 	return " AND (" + sql + "\n)", args, nil
 }
 
-func columns(v Values) []string { return slices.Sorted(maps.Keys(v)) }
+// columns lists the names in order.
+func columns(v Values) []string {
+	list := make([]string, 0, len(v))
+	for column := range v {
+		list = append(list, column)
+	}
+	slices.Sort(list)
+	return list
+}
 
 // checkKey refuses keys that match nothing, or everything.
 func (t Table) checkKey(key Values) error {

@@ -143,12 +143,13 @@ type question struct {
 func beginSealed(ctx context.Context, db Beginner, o TxOptions, toks []fence.Token, q *question) (pgx.Tx, error) {
 	batch := &pgx.Batch{}
 	batch.BeginTx(o.Tx)
-	for _, tok := range toks {
-		st := sealStatement(tok)
-		if o.IdleTimeout > 0 {
-			st.sql += ", pg_catalog.set_config('idle_in_transaction_session_timeout', $4::text, true)"
-			st.args = append(st.args, strconv.FormatInt(o.IdleTimeout.Milliseconds(), 10))
+	sealed := ""
+	for i, tok := range toks {
+		if i > 0 {
+			sealed += ","
 		}
+		sealed += tok.Value.String()
+		st := openingSeal(tok, sealed, o.IdleTimeout)
 		batch.Queue(st.sql, st.args...)
 	}
 	if q != nil {
@@ -163,6 +164,25 @@ func beginSealed(ctx context.Context, db Beginner, o TxOptions, toks []fence.Tok
 	}
 	markSealed(tx.Conn())
 	return tx, nil
+}
+
+// openingSeal is [sealStatement] for the beginning of a transaction. It finds the
+// resource sealed with this very token most of the time, because a grant has many
+// transactions, and then only locks the row, which takes half the time of the
+// function. sealed lists the tokens up to this one.
+func openingSeal(tok fence.Token, sealed string, idle time.Duration) statement {
+	st := statement{
+		sql: "WITH held AS MATERIALIZED (SELECT FROM fencekit.fence" +
+			" WHERE resource = $1::text AND token = $2::bigint AND owner = $3::text FOR NO KEY UPDATE)" +
+			" SELECT CASE WHEN NOT EXISTS (SELECT FROM held) THEN fencekit.seal($1::text, $2::bigint, $3::text) END," +
+			" pg_catalog.set_config('fencekit.sealed', $4::text, true)",
+		args: []any{tok.Resource, int64(tok.Value), tok.Owner, sealed},
+	}
+	if idle > 0 {
+		st.sql += ", pg_catalog.set_config('idle_in_transaction_session_timeout', $5::text, true)"
+		st.args = append(st.args, strconv.FormatInt(idle.Milliseconds(), 10))
+	}
+	return st
 }
 
 func readBegin(results pgx.BatchResults, toks []fence.Token, q *question) error {

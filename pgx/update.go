@@ -127,12 +127,11 @@ func (t Table) planUpdate(ctx context.Context, c Change, returning bool) (update
 	if err != nil {
 		return updatePlan{}, err
 	}
-	b := t.build(tok)
-	b.args = args
+	b := t.build(tok, args...)
 	b.write("UPDATE ", t.sql(), " SET ")
 	b.assignments(c.Set)
 	b.write(" WHERE ")
-	b.key(c.Key, "")
+	b.key(c.Key)
 	b.write(" AND ")
 	b.fresh("")
 	b.write(where)
@@ -161,7 +160,7 @@ func (b *builder) returning(list []string) {
 		if i > 0 {
 			b.write(", ")
 		}
-		b.write(quote(column))
+		b.name(column)
 	}
 }
 

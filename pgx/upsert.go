@@ -42,11 +42,21 @@ func (t Table) checkUpsert(c Change) error {
 
 func (t Table) upsertSQL(c Change, tok fence.Token) statement {
 	b := t.build(tok)
-	b.bindToken()
-	list, values := t.insertion(b, c)
-	b.write("INSERT INTO ", t.sql(), " AS target (", join(list), ") VALUES (", join(values), ") ON CONFLICT (")
-	b.write(join(quoteAll(columns(c.Key))), ") DO UPDATE SET ")
-	for i, column := range list[len(c.Key):] {
+	key, set := columns(c.Key), columns(c.Set)
+	written := append(quoteAll(set), t.fence())
+	if b.hasOwner() {
+		written = append(written, quote(t.OwnerColumn))
+	}
+	b.write("INSERT INTO ", t.sql(), " AS target (", join(append(quoteAll(key), written...)), ") VALUES (")
+	b.values(key, c.Key)
+	b.values(set, c.Set)
+	b.carry()
+	if b.hasOwner() {
+		b.write(", ")
+		b.placeOwner()
+	}
+	b.write(") ON CONFLICT (", join(quoteAll(key)), ") DO UPDATE SET ")
+	for i, column := range written {
 		if i > 0 {
 			b.write(", ")
 		}
@@ -57,17 +67,12 @@ func (t Table) upsertSQL(c Change, tok fence.Token) statement {
 	return b.statement()
 }
 
-// insertion lists columns and their values: the key first, the fence last.
-func (t Table) insertion(b *builder, c Change) (list, values []string) {
-	for _, part := range []Values{c.Key, c.Set} {
-		for _, column := range columns(part) {
-			list, values = append(list, quote(column)), append(values, b.arg(part[column]))
-		}
+// values writes parameters, each with a comma behind it.
+func (b *builder) values(names []string, of Values) {
+	for _, column := range names {
+		b.bind(of[column])
+		b.write(", ")
 	}
-	if b.owner != "" {
-		list, values = append(list, quote(t.OwnerColumn)), append(values, b.owner)
-	}
-	return append(list, t.fence()), append(values, b.carry())
 }
 
 // Delete removes the row. A row that is gone can hold no fence, so the resource is
@@ -92,11 +97,12 @@ func (t Table) Delete(ctx context.Context, db Batcher, c Change) error {
 	if err != nil {
 		return err
 	}
-	b := t.build(tok)
-	b.args = args
+	b := t.build(tok, args...)
 	b.write("DELETE FROM ", t.sql(), " WHERE ")
-	b.key(c.Key, "")
-	b.write(" AND coalesce(", t.fence(), ", 0) <= ", b.carry(), where)
+	b.key(c.Key)
+	b.write(" AND coalesce(", t.fence(), ", 0) <= ")
+	b.carry()
+	b.write(where)
 	return t.write(ctx, db, b.statement(), c.Key, tok)
 }
 

@@ -42,22 +42,27 @@ CREATE OR REPLACE FUNCTION fencekit.seal(sealed_resource text, new_token bigint,
 LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held   bigint;
+    holder text;
     before text := coalesce(current_setting('fencekit.sealed', true), '');
 BEGIN
-    INSERT INTO fencekit.fence AS f (resource, token, owner)
-    VALUES (sealed_resource, new_token, coalesce(new_owner, ''))
-    ON CONFLICT (resource) DO UPDATE SET token = excluded.token, owner = excluded.owner, sealed_at = now()
-    WHERE f.token < excluded.token
-       OR f.token = excluded.token AND (f.owner = excluded.owner OR f.owner = '' OR excluded.owner = '');
-    IF NOT FOUND THEN
-        SELECT f.token INTO held FROM fencekit.fence f WHERE f.resource = sealed_resource;
-        RAISE EXCEPTION USING ERRCODE = 'ZF001', DETAIL = held::text,
-            MESSAGE = format('stale fencing token %s for %s: the store has seen %s', new_token, quote_literal(sealed_resource), held);
+    -- The same grant again: locking the row is enough, and leaves no dead one behind.
+    SELECT f.token, f.owner INTO held, holder FROM fencekit.fence f WHERE f.resource = sealed_resource FOR NO KEY UPDATE;
+    IF NOT FOUND OR held <> new_token OR holder <> new_owner THEN
+        INSERT INTO fencekit.fence AS f (resource, token, owner)
+        VALUES (sealed_resource, new_token, coalesce(new_owner, ''))
+        ON CONFLICT (resource) DO UPDATE SET token = excluded.token, owner = excluded.owner, sealed_at = now()
+        WHERE f.token < excluded.token
+           OR f.token = excluded.token AND (f.owner = excluded.owner OR f.owner = '' OR excluded.owner = '');
+        IF NOT FOUND THEN
+            SELECT f.token INTO held FROM fencekit.fence f WHERE f.resource = sealed_resource;
+            RAISE EXCEPTION USING ERRCODE = 'ZF001', DETAIL = held::text,
+                MESSAGE = format('stale fencing token %s for %s: the store has seen %s', new_token, quote_literal(sealed_resource), held);
+        END IF;
     END IF;
     IF before = '' THEN
-        PERFORM set_config('fencekit.sealed', new_token::text, true);
+        before := set_config('fencekit.sealed', new_token::text, true);
     ELSIF NOT new_token::text = ANY (string_to_array(before, ',')) THEN
-        PERFORM set_config('fencekit.sealed', before || ',' || new_token::text, true);
+        before := set_config('fencekit.sealed', before || ',' || new_token::text, true);
     END IF;
 END $$;
 -- +goose StatementEnd
