@@ -11,10 +11,11 @@ import (
 )
 
 // Seal raises the fence of each named resource to its token in ctx; without names,
-// that of the only one. From then on every lower token is refused, by the row fence
-// of the fence table: a fence refuses a stale holder only once the newer token has
-// reached the store, and Seal takes it there before the first write does. It fits
-// the Seal hook of primitives.GuardOptions:
+// that of the only one. From then on [InTx], [Once], [Table.Upsert] and
+// [Table.Delete] refuse every lower token ([Table.Update] looks at its row alone). A
+// fence refuses a stale holder only once the newer token has reached the store, and
+// Seal takes it there before the first write does. It fits the Seal hook of
+// primitives.GuardOptions:
 //
 //	Seal: func(ctx context.Context) error { return pgxfence.Seal(ctx, pool) }
 //
