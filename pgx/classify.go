@@ -42,7 +42,7 @@ func (s *session) classify(err error, tok fence.Token) error {
 // good only if the connection was closed before: one that breaks while a reply is
 // read can end in the same error.
 func neverSent(err error, wasOpen bool) bool {
-	return pgconn.SafeToRetry(err) && !(wasOpen && errors.Is(err, pgconn.ErrConnClosed))
+	return pgconn.SafeToRetry(err) && (!wasOpen || !errors.Is(err, pgconn.ErrConnClosed))
 }
 
 func (s *session) classifyServer(err error, pg *pgconn.PgError, tok fence.Token) error {

@@ -74,6 +74,7 @@ func onConn(db Querier, conn *pgx.Conn) *session {
 // send.
 type queryOnly struct{ Querier }
 
+// SendBatch fails without sending.
 func (queryOnly) SendBatch(_ context.Context, b *pgx.Batch) pgx.BatchResults {
 	return pgx.FailedBatchResults(b, usage("a batch needs a pool, a connection or a transaction"))
 }

@@ -51,7 +51,9 @@ func TestWithDatabaseSQL(t *testing.T) {
 	conn, err := db.Conn(b.ctx)
 	require.NoError(t, err)
 	require.NoError(t, conn.Raw(func(driver any) error {
-		return pgxfence.InTx(b.at(5), driver.(*stdlib.Conn).Conn(), addOne(b.ctx))
+		conn, ok := driver.(*stdlib.Conn)
+		require.True(t, ok)
+		return pgxfence.InTx(b.at(5), conn.Conn(), addOne(b.ctx))
 	}))
 	require.NoError(t, conn.Close())
 

@@ -78,12 +78,10 @@ func makeTemplate(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer conn.Close(ctx)
-	if err := pgxfence.Migrate(ctx, conn); err != nil {
-		return err
+	if err = pgxfence.Migrate(ctx, conn); err == nil {
+		_, err = conn.Exec(ctx, tables)
 	}
-	_, err = conn.Exec(ctx, tables)
-	return err
+	return errors.Join(err, conn.Close(ctx))
 }
 
 // accounts is the table of most tests.
@@ -110,9 +108,9 @@ func setup(t testing.TB) *bundle {
 }
 
 // open opens a pool that the test closes.
-func (b *bundle) open(url string, edits ...func(*pgxpool.Config)) *pgxpool.Pool {
+func (b *bundle) open(address string, edits ...func(*pgxpool.Config)) *pgxpool.Pool {
 	b.t.Helper()
-	config, err := pgxpool.ParseConfig(url)
+	config, err := pgxpool.ParseConfig(address)
 	require.NoError(b.t, err)
 	for _, edit := range edits {
 		edit(config)

@@ -25,7 +25,8 @@ type receipt struct {
 func debit(ctx context.Context) func(pgx.Tx) (receipt, error) {
 	return func(tx pgx.Tx) (r receipt, err error) {
 		r.ID = "r-1"
-		return r, tx.QueryRow(ctx, "UPDATE accounts SET balance = balance + 100 WHERE id = 1 RETURNING balance").Scan(&r.Balance)
+		err = tx.QueryRow(ctx, "UPDATE accounts SET balance = balance + 100 WHERE id = 1 RETURNING balance").Scan(&r.Balance)
+		return r, err
 	}
 }
 

@@ -23,9 +23,7 @@ type probe struct {
 func (s *session) diagnose(ctx context.Context, t Table, key Values, tok fence.Token) error {
 	found := false
 	var p probe
-	_, err := s.query(ctx, t.probeSQL(key), tok, readOne(&p, &found, func(row pgx.CollectableRow) (p probe, err error) {
-		return p, row.Scan(&p.token, &p.owner, &p.view)
-	}))
+	_, err := s.query(ctx, t.probeSQL(key), tok, readOne(&p, &found, scanProbe))
 	switch {
 	case err != nil:
 		return fmt.Errorf("pgxfence: nothing changed, and asking for the reason failed: %w", notLost(err))
@@ -33,6 +31,11 @@ func (s *session) diagnose(ctx context.Context, t Table, key Values, tok fence.T
 		return ErrNotFound
 	}
 	return t.judge(p, tok)
+}
+
+func scanProbe(row pgx.CollectableRow) (p probe, err error) {
+	err = row.Scan(&p.token, &p.owner, &p.view)
+	return p, err
 }
 
 // notLost keeps a reply that was lost to the question from being taken for one that

@@ -80,7 +80,7 @@ type (
 var register = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{registerState{}} },
 	Step: func(state, input, output any) []any {
-		return registerStep(state.(registerState), input.(registerInput), output.(registerOutput))
+		return registerStep(state.(registerState), input.(registerInput), output.(registerOutput)) //nolint:errcheck // our own
 	},
 	Equal: func(a, b any) bool { return a == b },
 }
@@ -231,7 +231,8 @@ func sealedCounter(ctx context.Context, b *bundle, pause func()) error {
 }
 
 func readBalance(ctx context.Context, b *bundle) (balance int64, err error) {
-	return balance, b.pool.QueryRow(ctx, "SELECT balance FROM accounts WHERE id = 1").Scan(&balance)
+	err = b.pool.QueryRow(ctx, "SELECT balance FROM accounts WHERE id = 1").Scan(&balance)
+	return balance, err
 }
 
 // The counter harness of 5-proof.md, with the lock server replaced by tokens that

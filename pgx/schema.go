@@ -56,6 +56,7 @@ func Migrate(ctx context.Context, conn Beginner) error {
 // beginner makes pgx.BeginFunc work on a [Beginner].
 type beginner struct{ Beginner }
 
+// Begin is BeginTx without options.
 func (b beginner) Begin(ctx context.Context) (pgx.Tx, error) { return b.BeginTx(ctx, pgx.TxOptions{}) }
 
 func runFiles(ctx context.Context, tx pgx.Tx) error {

@@ -177,7 +177,8 @@ func TestDeadlockIsRetried(t *testing.T) {
 	run := func(first, second string) error {
 		runs := 0
 		return pgxfence.InTxOptions(ctx, b.pool, pgxfence.TxOptions{Resources: []string{first}}, func(tx pgx.Tx) error {
-			if runs++; runs == 1 {
+			runs++
+			if runs == 1 {
 				met.Done()
 				met.Wait()
 			}

@@ -27,7 +27,7 @@ type PgBouncer struct {
 // StartPgBouncer starts a PgBouncer before the Postgres server at addr, with at
 // most one server connection per database, so that clients do take turns on it.
 // ini holds further lines of the [pgbouncer] section.
-func StartPgBouncer(ctx context.Context, addr string, ini string) (*PgBouncer, error) {
+func StartPgBouncer(ctx context.Context, addr, ini string) (*PgBouncer, error) {
 	ctx, cancel := context.WithTimeout(ctx, startBudget)
 	defer cancel()
 	binary, err := exec.LookPath("pgbouncer")

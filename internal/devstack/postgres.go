@@ -123,7 +123,8 @@ func (p *Postgres) start(ctx context.Context, bin string, conf []string) error {
 	if err != nil {
 		return err
 	}
-	if <-initdb.done; initdb.err != nil {
+	<-initdb.done
+	if initdb.err != nil {
 		return fmt.Errorf("devstack: initdb: %w: %s", initdb.err, initdb.lastWords())
 	}
 	args := []string{"-D", data, "-p", strconv.Itoa(p.port), "-k", p.dir}

@@ -112,7 +112,8 @@ func readPostgresMessage(r io.Reader, typed bool) (m PostgresMessage, raw []byte
 	if n < 4 || n > maxPostgresMessage {
 		return m, nil, fmt.Errorf("devstack: a Postgres message of %d bytes", n)
 	}
-	raw = append(head, make([]byte, n-4)...)
+	raw = make([]byte, len(head)+n-4)
+	copy(raw, head)
 	_, err = io.ReadFull(r, raw[len(head):])
 	m.Body = raw[len(head):]
 	return m, raw, err

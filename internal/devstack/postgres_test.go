@@ -12,9 +12,9 @@ import (
 )
 
 // pgConnect opens a connection that the test closes.
-func pgConnect(t *testing.T, url string) *pgx.Conn {
+func pgConnect(t *testing.T, address string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(testContext(t), url)
+	conn, err := pgx.Connect(testContext(t), address)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
