@@ -19,6 +19,9 @@ const (
 	stateUnfenced = "ZF002"
 )
 
+// stateReadOnly is what a standby answers to a write.
+const stateReadOnly = "25006"
+
 // classify gives what went wrong on s its name. Errors without one of ours are
 // returned as they are.
 func (s *session) classify(err error, tok fence.Token) error {
@@ -82,7 +85,7 @@ func terminated(pg *pgconn.PgError) bool {
 // up.
 func unserved(code string) bool {
 	switch code {
-	case "25006", "25P03", "57P03", "57P05", "26000", "42P05":
+	case stateReadOnly, "25P03", "57P03", "57P05", "26000", "42P05":
 		return true
 	}
 	return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "53")

@@ -99,10 +99,15 @@ const discardTimeout = time.Second
 // server that does not take writes any more.
 func (s *session) discard() {
 	if s.pooled != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), discardTimeout)
-		defer cancel()
-		_ = s.conn.Close(ctx)
+		closeNow(s.conn)
 	}
+}
+
+// closeNow does not wait long for a server to say goodbye.
+func closeNow(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), discardTimeout)
+	defer cancel()
+	_ = conn.Close(ctx)
 }
 
 // execer is a shorter way for statements without rows. All but wrappers have it.
@@ -141,7 +146,7 @@ func drain(rows pgx.Rows, collect func(pgx.Rows) error) (pgconn.CommandTag, erro
 }
 
 func (s *session) failed(err error, tok fence.Token) error {
-	if stateOf(err) == "25006" {
+	if stateOf(err) == stateReadOnly {
 		s.discard()
 	}
 	return s.classify(err, tok)

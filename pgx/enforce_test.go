@@ -237,3 +237,25 @@ func TestRowLevelSecurity(t *testing.T) {
 	require.NotErrorIs(t, err, fence.ErrStale)
 	require.ErrorIs(t, guarded.Update(b.at(5), conn, set(2, 5)), pgxfence.ErrNotFound, "it may not even see the row")
 }
+
+// A write that waits for the row carries its token to the trigger all the same.
+func TestEnforceAfterWaiting(t *testing.T) {
+	t.Parallel()
+	b := enforced(t)
+	first, err := b.pool.Begin(b.ctx)
+	require.NoError(t, err)
+	require.NoError(t, guarded.Update(b.at(30), first, set(1, 30)))
+	results := make(chan error, 2)
+	go func() { results <- guarded.Update(b.at(31), b.pool, set(1, 31)) }()
+	b.waiting(1)
+	go func() {
+		_, err := guarded.UpdateMany(b.at(31), b.pool, pgxfence.Changes{
+			Key: []pgxfence.Column{{Name: "id", Values: []int64{1}}}, Set: []pgxfence.Column{{Name: "balance", Values: []int64{31}}}})
+		results <- err
+	}()
+	b.waiting(2)
+	require.NoError(t, first.Commit(b.ctx))
+	require.NoError(t, <-results)
+	require.NoError(t, <-results)
+	require.Equal(t, is(31, 31), b.account(1))
+}

@@ -125,6 +125,10 @@ func TestGrantsOfTheApplication(t *testing.T) {
 	require.Equal(t, int64(1), epoch)
 	_, err = pgxfence.Prune(b.ctx, conn, 0, 0)
 	requireState(t, err, "42501")
+	b.exec("GRANT UPDATE, DELETE ON fencekit.ledger TO " + app)
+	n, err := pgxfence.Prune(b.ctx, conn, 0, 0)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), n)
 }
 
 var update = flag.Bool("update", false, "rewrite golden files")

@@ -158,12 +158,27 @@ func beginSealed(ctx context.Context, db Beginner, o TxOptions, toks []fence.Tok
 	results := db.SendBatch(fenced(ctx), batch)
 	tx := results.Tx()
 	err := readBegin(results, toks, q)
+	if err == nil && tx == nil {
+		err = usage("db: the results of its SendBatch have no transaction, as those of pgx 5.12 have")
+	}
 	if err != nil {
-		rollback(ctx, tx)
+		giveBack(ctx, db, tx, err)
 		return nil, err
 	}
 	markSealed(tx.Conn())
 	return tx, nil
+}
+
+// giveBack ends a transaction that failed to begin. A pool replaces a connection to
+// a server that takes no writes.
+func giveBack(ctx context.Context, db Beginner, tx pgx.Tx, err error) {
+	if tx == nil {
+		return
+	}
+	if _, pool := db.(*pgxpool.Pool); pool && stateOf(err) == stateReadOnly {
+		closeNow(tx.Conn())
+	}
+	rollback(ctx, tx)
 }
 
 // openingSeal is [sealStatement] for the beginning of a transaction. It finds the
