@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -32,8 +33,10 @@ func playChild() {
 		fmt.Println(err)
 		return
 	}
+	defer pool.Close()
 	work := map[string]func(context.Context, *pgxpool.Pool) error{
-		"claim": childClaims, "transaction": childInTx, "once": childOnce}[os.Getenv(childVariable)]
+		"claim": childClaims, "transaction": childInTx, "once": childOnce,
+		"count claimed": childCounts(claimed), "count unclaimed": childCounts(unclaimed)}[os.Getenv(childVariable)]
 	fmt.Println("ended:", outcome(work(with(ctx, 5), pool)))
 }
 
@@ -84,6 +87,37 @@ func childOnce(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("the receipt is %+v", r)
 	}
 	return err
+}
+
+// childCounts adds one again and again, each time under a token of its own, until
+// its input ends. Then it prints how many increments were acknowledged.
+func childCounts(add counter) func(context.Context, *pgxpool.Pool) error {
+	return func(ctx context.Context, pool *pgxpool.Pool) error {
+		stop := make(chan struct{})
+		go func() {
+			defer close(stop)
+			_, _ = io.Copy(io.Discard, os.Stdin)
+		}()
+		acknowledged := 0
+		for {
+			select {
+			case <-stop:
+				fmt.Println(acknowledged)
+				return nil
+			default:
+			}
+			var token int64
+			if err := pool.QueryRow(ctx, "SELECT nextval('tokens')").Scan(&token); err != nil {
+				return err
+			}
+			err := add(with(ctx, token), pool, func() {})
+			if err == nil {
+				acknowledged++
+			} else if !errors.Is(err, fence.ErrStale) {
+				return err
+			}
+		}
+	}
 }
 
 // said waits for a line of a child's.

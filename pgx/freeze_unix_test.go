@@ -5,12 +5,17 @@ package pgxfence_test
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -23,7 +28,7 @@ import (
 type child struct {
 	t     *testing.T
 	cmd   *exec.Cmd
-	in    io.Writer
+	in    io.WriteCloser
 	lines *bufio.Reader
 }
 
@@ -44,7 +49,19 @@ func startChild(b *bundle, t *testing.T, work, url string) *child {
 	return c
 }
 
-func (c *child) signal(s syscall.Signal) { require.NoError(c.t, c.cmd.Process.Signal(s)) }
+// stop returns when the child has stopped: the signal alone says that it will.
+func (c *child) stop() {
+	require.NoError(c.t, c.cmd.Process.Signal(syscall.SIGSTOP))
+	var status syscall.WaitStatus
+	for !status.Stopped() {
+		_, err := syscall.Wait4(c.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		require.NoError(c.t, err)
+		require.False(c.t, status.Exited(), "the child has ended")
+	}
+}
 
 func (c *child) said(want string) {
 	c.t.Helper()
@@ -53,12 +70,12 @@ func (c *child) said(want string) {
 
 // freeze stops the child where it waits, and lets it go on as soon as it is thawed.
 func (c *child) freeze() {
-	c.signal(syscall.SIGSTOP)
+	c.stop()
 	_, err := io.WriteString(c.in, "\n")
 	require.NoError(c.t, err)
 }
 
-func (c *child) thaw() { c.signal(syscall.SIGCONT) }
+func (c *child) thaw() { require.NoError(c.t, c.cmd.Process.Signal(syscall.SIGCONT)) }
 
 // takeOver is the successor: it seals, claims, and sets the balance to 50 under
 // token 9.
@@ -111,7 +128,7 @@ func TestFrozenAfterCommitWasSent(t *testing.T) {
 		if !m.FromServer && bytes.HasPrefix(m.Body, []byte("commit")) {
 			once.Do(func() {
 				<-started
-				c.signal(syscall.SIGSTOP)
+				c.stop()
 				close(frozen)
 			})
 		}
@@ -142,4 +159,58 @@ func TestKilledAfterEffect(t *testing.T) {
 	require.True(t, r.Replayed)
 	require.NoError(t, accounts.Update(b.at(6), b.pool, set(1, r.Value.Balance)))
 	require.Equal(t, is(100, 6), b.account(1))
+}
+
+// Five processes add to a counter while one after the other is frozen for a while.
+// With the claim no acknowledged increment is lost; the control without it loses.
+// FENCEKIT_FAULT=long makes it last.
+func TestFaultCounterOfProcesses(t *testing.T) {
+	t.Parallel()
+	for _, work := range []string{"count claimed", "count unclaimed"} {
+		t.Run(work, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.exec("CREATE SEQUENCE tokens")
+			freezes := 5
+			if os.Getenv("FENCEKIT_FAULT") == "long" {
+				freezes = 60
+			}
+			acknowledged := countInProcesses(b, t, work, freezes)
+			final := b.account(1).Balance
+			t.Logf("%d acknowledged, %d in the database", acknowledged, final)
+			require.Greater(t, acknowledged, int64(freezes), "it goes on")
+			if work == "count claimed" {
+				require.Equal(t, acknowledged, final)
+			} else {
+				require.Less(t, final, acknowledged, "the control must lose")
+			}
+		})
+	}
+}
+
+func countInProcesses(b *bundle, t *testing.T, work string, freezes int) (acknowledged int64) {
+	t.Helper()
+	children := make([]*child, 5)
+	for i := range children {
+		children[i] = startChild(b, t, work, b.url)
+	}
+	eventually(t, func() bool { return b.account(1).Balance > 0 }, "somebody has counted")
+	for i := range freezes {
+		c := children[i%len(children)]
+		c.stop()
+		time.Sleep(time.Duration(130+rand.IntN(150)) * time.Millisecond) // the fault itself
+		c.thaw()
+	}
+	for _, c := range children {
+		require.NoError(t, c.in.Close())
+	}
+	for _, c := range children {
+		line, err := c.lines.ReadString('\n')
+		require.NoError(t, err)
+		n, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+		require.NoError(t, err, line)
+		acknowledged += n
+		c.said("ended: done")
+	}
+	return acknowledged
 }

@@ -135,7 +135,7 @@ func (t Table) manySQL(c Changes, tok fence.Token) statement {
 
 func (t Table) manyProbeSQL(c Changes) statement {
 	b := t.build(fence.Token{})
-	b.write("SELECT input.ord::text, coalesce(target.", t.fence(), ", 0)::bigint, ", t.ownerText(), ", ", t.isView(), " FROM ")
+	b.write("SELECT input.ord::text, coalesce(target.", t.fence(), ", 0)::bigint, ", t.ownerText("target."), ", ", t.isView(), " FROM ")
 	b.input(c.Key, nil)
 	b.write(" JOIN ", t.sql(), " AS target ON ")
 	b.joinKey(c.Key)

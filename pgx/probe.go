@@ -60,17 +60,17 @@ func (t Table) judge(p probe, tok fence.Token) error {
 
 func (t Table) probeSQL(key Values) statement {
 	b := t.build(fence.Token{})
-	b.write("SELECT coalesce(", t.fence(), ", 0)::bigint, ", t.ownerText(), ", ", t.isView(), " FROM ", t.sql(), " WHERE ")
+	b.write("SELECT coalesce(", t.fence(), ", 0)::bigint, ", t.ownerText(""), ", ", t.isView(), " FROM ", t.sql(), " WHERE ")
 	b.key(key)
 	b.write(" ORDER BY 1 DESC LIMIT 1")
 	return b.statement()
 }
 
-func (t Table) ownerText() string {
+func (t Table) ownerText(prefix string) string {
 	if t.OwnerColumn == "" {
 		return "''::text"
 	}
-	return "coalesce(" + quote(t.OwnerColumn) + ", '')::text"
+	return "coalesce(" + prefix + quote(t.OwnerColumn) + ", '')::text"
 }
 
 func (t Table) isView() string {

@@ -183,43 +183,43 @@ func registerCall(b *bundle, pool *pgxpool.Pool, in registerInput) (out register
 // counter is a way to add one to an account under a token. It reports whether the
 // increment is acknowledged. pause stands for the moment in which a process can be
 // frozen.
-type counter func(ctx context.Context, b *bundle, pause func()) error
+type counter func(ctx context.Context, pool *pgxpool.Pool, pause func()) error
 
 // claimed claims the row before reading it.
-func claimed(ctx context.Context, b *bundle, pause func()) error {
-	balance, err := pgxfence.Claim(ctx, b.pool, accounts,
+func claimed(ctx context.Context, pool *pgxpool.Pool, pause func()) error {
+	balance, err := pgxfence.Claim(ctx, pool, accounts,
 		pgxfence.Change{Key: pgxfence.Values{"id": 1}, Returning: []string{"balance"}}, pgx.RowTo[int64])
 	if err != nil {
 		return err
 	}
 	pause()
-	return accounts.Update(ctx, b.pool, set(1, balance+1))
+	return accounts.Update(ctx, pool, set(1, balance+1))
 }
 
 // unclaimed reads, and lets only the write be checked.
-func unclaimed(ctx context.Context, b *bundle, pause func()) error {
-	balance, err := readBalance(ctx, b)
+func unclaimed(ctx context.Context, pool *pgxpool.Pool, pause func()) error {
+	balance, err := readBalance(ctx, pool)
 	if err != nil {
 		return err
 	}
 	pause()
-	return accounts.Update(ctx, b.pool, set(1, balance+1))
+	return accounts.Update(ctx, pool, set(1, balance+1))
 }
 
 // unfencedCounter trusts its lease.
-func unfencedCounter(ctx context.Context, b *bundle, pause func()) error {
-	balance, err := readBalance(ctx, b)
+func unfencedCounter(ctx context.Context, pool *pgxpool.Pool, pause func()) error {
+	balance, err := readBalance(ctx, pool)
 	if err != nil {
 		return err
 	}
 	pause()
-	_, err = b.pool.Exec(ctx, "UPDATE accounts SET balance = $1 WHERE id = 1", balance+1)
+	_, err = pool.Exec(ctx, "UPDATE accounts SET balance = $1 WHERE id = 1", balance+1)
 	return err
 }
 
 // sealedCounter does all in one sealed transaction.
-func sealedCounter(ctx context.Context, b *bundle, pause func()) error {
-	return pgxfence.InTx(ctx, b.pool, func(tx pgx.Tx) error {
+func sealedCounter(ctx context.Context, pool *pgxpool.Pool, pause func()) error {
+	return pgxfence.InTx(ctx, pool, func(tx pgx.Tx) error {
 		var balance int64
 		if err := tx.QueryRow(ctx, "SELECT balance FROM accounts WHERE id = 1").Scan(&balance); err != nil {
 			return err
@@ -230,8 +230,8 @@ func sealedCounter(ctx context.Context, b *bundle, pause func()) error {
 	})
 }
 
-func readBalance(ctx context.Context, b *bundle) (balance int64, err error) {
-	err = b.pool.QueryRow(ctx, "SELECT balance FROM accounts WHERE id = 1").Scan(&balance)
+func readBalance(ctx context.Context, pool *pgxpool.Pool) (balance int64, err error) {
+	err = pool.QueryRow(ctx, "SELECT balance FROM accounts WHERE id = 1").Scan(&balance)
 	return balance, err
 }
 
@@ -289,7 +289,7 @@ func count(b *bundle, add counter) (acknowledged int64) {
 						time.Sleep(time.Duration(random.IntN(8)) * time.Millisecond)
 					}
 				}
-				err := add(ctx, b, stall)
+				err := add(ctx, b.pool, stall)
 				mu.Lock()
 				if err == nil {
 					acknowledged++

@@ -46,7 +46,10 @@ func TestSealEqualTokenOfAnotherOwner(t *testing.T) {
 		return fence.NewContext(b.ctx, fence.Token{Resource: "account/1", Value: 5, Owner: owner})
 	}
 	require.NoError(t, pgxfence.Seal(as("me"), b.pool))
-	requireStale(t, pgxfence.Seal(as("you"), b.pool), 5, 5)
+	for _, other := range []string{"you", ""} {
+		requireStale(t, pgxfence.Seal(as(other), b.pool), 5, 5)
+		requireStale(t, pgxfence.InTx(as(other), b.pool, addOne(b.ctx)), 5, 5)
+	}
 	require.NoError(t, pgxfence.Seal(as("me"), b.pool))
 }
 

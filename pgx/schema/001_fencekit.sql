@@ -47,12 +47,12 @@ DECLARE
 BEGIN
     -- The same grant again: locking the row is enough, and leaves no dead one behind.
     SELECT f.token, f.owner INTO held, holder FROM fencekit.fence f WHERE f.resource = sealed_resource FOR NO KEY UPDATE;
-    IF NOT FOUND OR held <> new_token OR holder <> new_owner THEN
+    IF NOT FOUND OR held <> new_token OR holder IS DISTINCT FROM new_owner THEN
         INSERT INTO fencekit.fence AS f (resource, token, owner)
         VALUES (sealed_resource, new_token, coalesce(new_owner, ''))
         ON CONFLICT (resource) DO UPDATE SET token = excluded.token, owner = excluded.owner, sealed_at = now()
         WHERE f.token < excluded.token
-           OR f.token = excluded.token AND (f.owner = excluded.owner OR f.owner = '' OR excluded.owner = '');
+           OR f.token = excluded.token AND f.owner = excluded.owner;
         IF NOT FOUND THEN
             SELECT f.token INTO held FROM fencekit.fence f WHERE f.resource = sealed_resource;
             RAISE EXCEPTION USING ERRCODE = 'ZF001', DETAIL = held::text,
