@@ -66,12 +66,11 @@
 // [Seal] alone takes a new token to the store before anything is written with it;
 // until then the store cannot know that the one before is stale. Give it to the
 // guard as its Seal hook. It is seen by all that seals: InTx, [Once], Upsert and
-// Delete. A plain Update looks at its row and nothing else, and for a row that the
-// successor has yet to write, that is what [Claim] is for.
+// Delete. An Update looks at its row and nothing else, so for a row that the
+// successor has yet to write, either [Claim] it or set [Table.Sealed].
 //
-// So the two forms do not see each other's fences. Write a table by one of them, or
-// let [Enforce] couple them: a sealed transaction then checks and raises the fences
-// of the rows that it writes.
+// In the other direction [Enforce] couples the two forms: a sealed transaction then
+// checks and raises the fences of the rows that it writes.
 //
 // # Once
 //

@@ -84,7 +84,7 @@ func (s *session) updateMany(ctx context.Context, t Table, c Changes, tok fence.
 	if changed == n {
 		return outcomes, nil
 	}
-	_, err = s.query(ctx, t.manyProbeSQL(c), tok, eachOrdinal(n, func(i int, rows pgx.Rows) error {
+	_, err = s.query(ctx, t.manyProbeSQL(c, tok), tok, eachOrdinal(n, func(i int, rows pgx.Rows) error {
 		var p probe
 		var ord string
 		if err := rows.Scan(&ord, &p.token, &p.owner, &p.view); err != nil || outcomes[i] == nil {
@@ -133,9 +133,11 @@ func (t Table) manySQL(c Changes, tok fence.Token) statement {
 	return b.statement()
 }
 
-func (t Table) manyProbeSQL(c Changes) statement {
-	b := t.build(fence.Token{})
-	b.write("SELECT input.ord::text, coalesce(target.", t.fence(), ", 0)::bigint, ", t.ownerText("target."), ", ", t.isView(), " FROM ")
+func (t Table) manyProbeSQL(c Changes, tok fence.Token) statement {
+	b := t.build(tok)
+	b.write("SELECT input.ord::text, ")
+	b.highest("target.")
+	b.write(", ", t.ownerText("target."), ", ", t.isView(), " FROM ")
 	b.input(c.Key, nil)
 	b.write(" JOIN ", t.sql(), " AS target ON ")
 	b.joinKey(c.Key)

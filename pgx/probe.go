@@ -23,7 +23,7 @@ type probe struct {
 func (s *session) diagnose(ctx context.Context, t Table, key Values, tok fence.Token) error {
 	found := false
 	var p probe
-	_, err := s.query(ctx, t.probeSQL(key), tok, readOne(&p, &found, scanProbe))
+	_, err := s.query(ctx, t.probeSQL(key, tok), tok, readOne(&p, &found, scanProbe))
 	switch {
 	case err != nil:
 		return fmt.Errorf("pgxfence: nothing changed, and asking for the reason failed: %w", notLost(err))
@@ -58,9 +58,11 @@ func (t Table) judge(p probe, tok fence.Token) error {
 	return ErrNotApplied
 }
 
-func (t Table) probeSQL(key Values) statement {
-	b := t.build(fence.Token{})
-	b.write("SELECT coalesce(", t.fence(), ", 0)::bigint, ", t.ownerText(""), ", ", t.isView(), " FROM ", t.sql(), " WHERE ")
+func (t Table) probeSQL(key Values, tok fence.Token) statement {
+	b := t.build(tok)
+	b.write("SELECT ")
+	b.highest("")
+	b.write(", ", t.ownerText(""), ", ", t.isView(), " FROM ", t.sql(), " WHERE ")
 	b.key(key)
 	b.write(" ORDER BY 1 DESC LIMIT 1")
 	return b.statement()

@@ -12,7 +12,8 @@ import (
 
 // Seal raises the fence of each named resource to its token in ctx; without names,
 // that of the only one. From then on [InTx], [Once], [Table.Upsert] and
-// [Table.Delete] refuse every lower token ([Table.Update] looks at its row alone). A
+// [Table.Delete] refuse every lower token, and so do the writes of a [Table] that is
+// Sealed; others look at their row alone. A
 // fence refuses a stale holder only once the newer token has reached the store, and
 // Seal takes it there before the first write does. It fits the Seal hook of
 // primitives.GuardOptions:

@@ -38,8 +38,16 @@ type Table struct {
 	// false: on a table that has the trigger, writes are then [ErrUnfenced].
 	Enforced bool
 
+	// Sealed says that writes obey the fence table too: a token lower than what the
+	// resource has been sealed with ([Seal], the guard's Seal hook) is refused also on
+	// rows that the newer holder has not written yet. Unless it is a resource's very
+	// first, a seal waits for the writes that are under way, so none comes after it. It needs the schema fencekit and
+	// costs a lock on the resource's row there. SQL of your own ([Exec]) does not
+	// look. Default false: a write looks at its own row alone.
+	Sealed bool
+
 	// NeverDeleted says that rows of this table are never deleted under a fence.
-	// [Table.Upsert] then needs no schema fencekit, and [Table.Delete] refuses.
+	// [Table.Upsert] then needs no schema fencekit (unless Sealed), and [Table.Delete] refuses.
 	// Default false: Upsert seals the resource too, so that a stale holder cannot
 	// bring back a row that a newer one deleted. All programs that write the table
 	// must agree.
@@ -216,6 +224,31 @@ func (b *builder) fresh(prefix string) {
 		b.placeOwner()
 		b.write(")")
 	}
+	b.unsealed()
+}
+
+// unsealed writes the condition that no newer token has been sealed. It locks the
+// resource's row, so it waits for a seal under way and holds up the next. Being the
+// same for all rows, it is looked at once and first.
+func (b *builder) unsealed() {
+	if b.table.Sealed {
+		b.write(" AND coalesce((SELECT f.token FROM fencekit.fence f WHERE f.resource = ")
+		b.bind(b.tok.Resource)
+		b.write("::text FOR SHARE), 0) <= ")
+		b.placeToken()
+	}
+}
+
+// highest is the row's token for a question; where seals count, the resource's if
+// that is higher.
+func (b *builder) highest(prefix string) {
+	b.write("greatest(coalesce(", prefix, b.table.fence(), ", 0), ")
+	if b.table.Sealed {
+		b.write("(SELECT f.token FROM fencekit.fence f WHERE f.resource = ")
+		b.bind(b.tok.Resource)
+		b.write("::text), ")
+	}
+	b.write("0)::bigint")
 }
 
 // condition is the caller's own one as SQL with its arguments. They must come before

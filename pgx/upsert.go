@@ -14,7 +14,7 @@ import (
 // two first writers cannot both insert. Errors are those of [Table.Update];
 // [ErrNotFound] is not among them.
 //
-// Unless [Table.NeverDeleted], it also seals the resource as [Seal] does, in the
+// Unless [Table.NeverDeleted] is set and [Table.Sealed] is not, it also seals the resource as [Seal] does, in the
 // same round trip and the same transaction, which needs the schema fencekit. A
 // stale token then aborts a transaction of the caller's.
 func (t Table) Upsert(ctx context.Context, db Batcher, c Change) error {
@@ -106,10 +106,10 @@ func (t Table) Delete(ctx context.Context, db Batcher, c Change) error {
 	return t.write(ctx, db, b.statement(), c.Key, tok)
 }
 
-// write sends st, behind a seal unless rows are never deleted.
+// write sends st, behind a seal unless rows are never deleted and seals do not count.
 func (t Table) write(ctx context.Context, db Batcher, st statement, key Values, tok fence.Token) error {
 	return attempt(ctx, db, func(s *session) error {
-		tag, err := s.sealedExec(ctx, st, tok, !t.NeverDeleted)
+		tag, err := s.sealedExec(ctx, st, tok, t.Sealed || !t.NeverDeleted)
 		switch {
 		case err != nil:
 			return s.blame(ctx, t, err)

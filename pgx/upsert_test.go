@@ -113,3 +113,48 @@ func TestUpsertStaleInTransaction(t *testing.T) {
 	require.Nil(t, b.account(1).Fence)
 	require.NotErrorIs(t, err, fence.ErrStale)
 }
+
+// A table that obeys seals refuses a stale holder on rows that nobody has written.
+func TestSealedTable(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sealed := pgxfence.Table{Name: accounts.Name, Sealed: true, NeverDeleted: true}
+	many := pgxfence.Changes{Key: []pgxfence.Column{{Name: "id", Values: []int64{1, 2}}}, Set: []pgxfence.Column{{Name: "balance", Values: []int64{1, 1}}}}
+	require.NoError(t, sealed.Update(b.at(5), b.pool, set(1, 5)), "nothing is sealed")
+	require.NoError(t, pgxfence.Seal(b.at(9), b.pool))
+	for _, mode := range modes {
+		conn := b.connect(mode.use)
+		requireStale(t, sealed.Update(b.at(8), conn, set(1, 8)), 8, 9)
+		requireStale(t, sealed.Upsert(b.at(8), conn, set(70, 8)), 8, 9)
+		outcomes, err := sealed.UpdateMany(b.at(8), conn, many)
+		require.NoError(t, err)
+		requireStale(t, outcomes[0], 8, 9)
+		requireStale(t, outcomes[1], 8, 9)
+	}
+	require.ErrorIs(t, sealed.Update(b.at(8), b.pool, set(99, 8)), pgxfence.ErrNotFound)
+	require.Equal(t, is(5, 5), b.account(1))
+	require.NoError(t, sealed.Update(b.at(9), b.pool, set(1, 9)))
+	require.NoError(t, accounts.Update(b.at(8), b.pool, set(2, 8)), "without Sealed a write looks at its row alone")
+}
+
+// A seal waits for a write that is under way, so nothing stale comes after it.
+func TestSealWaitsForWritesUnderWay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sealed := pgxfence.Table{Name: accounts.Name, Sealed: true}
+	require.NoError(t, pgxfence.Seal(b.at(5), b.pool))
+	blocker, err := b.pool.Begin(b.ctx)
+	require.NoError(t, err)
+	_, err = blocker.Exec(b.ctx, "SELECT FROM accounts WHERE id = 1 FOR UPDATE")
+	require.NoError(t, err)
+	written, newer := make(chan error, 1), make(chan error, 1)
+	go func() { written <- sealed.Update(b.at(5), b.pool, set(1, 5)) }()
+	b.waiting(1)
+	go func() { newer <- pgxfence.Seal(b.at(9), b.pool) }()
+	b.waiting(2)
+	require.NoError(t, blocker.Commit(b.ctx))
+	require.NoError(t, <-written)
+	require.NoError(t, <-newer)
+	require.Equal(t, is(5, 5), b.account(1))
+	requireStale(t, sealed.Update(b.at(5), b.pool, set(1, 6)), 5, 9)
+}
