@@ -46,6 +46,10 @@ func runSchemaFiles(b *bundle) {
 		text, err := fs.ReadFile(pgxfence.Schema(), name)
 		require.NoError(b.t, err)
 		b.exec(string(text), pgx.QueryExecModeSimpleProtocol)
+		for line := range strings.Lines(string(text)) { // goose takes every comment with the word for an order
+			require.Equal(b.t, strings.HasPrefix(line, "-- +goose "), strings.Contains(line, "+goose"), line)
+		}
+		require.NotContains(b.t, string(text), "{{", "tern takes it for a template")
 	}
 }
 

@@ -1,6 +1,6 @@
 -- +goose Up
 -- The schema of package pgxfence, version 1. Running it again changes nothing.
--- The "+goose" comments are for goose; tern and atlas pass them over.
+-- The comments with a plus sign are goose's; other tools pass them over.
 
 CREATE SCHEMA IF NOT EXISTS fencekit;
 
