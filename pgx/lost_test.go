@@ -155,6 +155,31 @@ func TestLostReplyThenStale(t *testing.T) {
 	require.ErrorContains(t, err, "repeated")
 }
 
+// A repeat whose condition is false, because the first try may have made it so, does
+// not know either.
+func TestLostReplyWithCondition(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	proxy, pool := b.proxied(one)
+	require.NoError(t, pool.Ping(b.ctx))
+	c := set(1, 5)
+	c.Set["status"], c.Where = "closed", "status = 'open'"
+	closes := true
+	proxy.CutWhen(func(m devstack.PostgresMessage) bool {
+		cut := closes && m.FromServer && m.Type == 'C'
+		closes = closes && !cut
+		return cut
+	})
+	// The proxy breaks the connection before the server has said that it is done, so
+	// the first try ends either way.
+	err := accounts.Update(b.at(5), pool, c)
+	if err != nil {
+		require.ErrorIs(t, err, pgxfence.ErrIndeterminate)
+		require.NotErrorIs(t, err, pgxfence.ErrNotApplied)
+	}
+	require.Equal(t, is(5, 5), b.account(1))
+}
+
 // Own SQL may be relative: it is never repeated.
 func TestLostReplyOfOwnSQL(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,9 @@ type Change struct {
 
 	// Where is a further SQL condition, with named parameters such as @min, as in
 	// "status = 'open' AND balance >= @min". It cannot be told from other reasons
-	// for [ErrNotApplied]. Conflicts with [Table.Upsert]. Default none.
+	// for [ErrNotApplied]. If it is about a column that Set changes, a repeat finds it
+	// false: [ErrNotApplied], or [ErrIndeterminate] if a pool repeated after a lost
+	// reply. Conflicts with [Table.Upsert]. Default none.
 	Where string
 
 	// Args are the values of the parameters in Where: exactly those. Default none.
