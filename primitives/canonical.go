@@ -12,6 +12,13 @@ import (
 	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
+// boundedText is an [io.Writer] that refuses more than [MaxKeyPayload] bytes.
+type boundedText struct{ b []byte }
+
+const maxPooledText = 64 << 10
+
+var texts = sync.Pool{New: func() any { return new(boundedText) }}
+
 type emptiness bool
 
 const (
@@ -77,13 +84,6 @@ func (t *boundedText) canonicalize(payload any, need emptiness) error {
 	t.b = value
 	return nil
 }
-
-// boundedText is an [io.Writer] that refuses more than [MaxKeyPayload] bytes.
-type boundedText struct{ b []byte }
-
-const maxPooledText = 64 << 10
-
-var texts = sync.Pool{New: func() any { return new(boundedText) }}
 
 func (t *boundedText) Write(p []byte) (int, error) {
 	if size := len(t.b) + len(p); size > MaxKeyPayload {

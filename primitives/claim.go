@@ -2,6 +2,7 @@ package primitives
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -29,7 +30,7 @@ func (c *Claim) Key() Key { return c.key }
 
 func (c *Claim) keys() []string {
 	n := c.names
-	return []string{n.lease(), n.token(), n.queue(), n.waiters(), c.record}
+	return []string{n.lease(), n.token(), n.queue(), n.waiters(), c.record, waitersOf(c.record)}
 }
 
 func (c *Claim) fp() string {
@@ -191,6 +192,10 @@ func (g *Guard) ParseClaim(text []byte) (*Claim, error) {
 	if t.Nonce == "" || t.Resource == "" || !t.Token.Valid() {
 		return nil, &OptionError{"text", "is not a claim: nonce, resource or token is missing"}
 	}
+	var err error
+	if op.Fingerprint, err = parseFingerprint(t.Fingerprint); err != nil {
+		return nil, err
+	}
 	if err := op.check(); err != nil {
 		return nil, err
 	}
@@ -198,4 +203,16 @@ func (g *Guard) ParseClaim(text []byte) (*Claim, error) {
 	c.nonce = t.Nonce
 	c.granted(t.Token, time.Time{})
 	return c, nil
+}
+
+func parseFingerprint(text string) (f Fingerprint, err error) {
+	if text == "" {
+		return f, nil
+	}
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != len(f.digest) {
+		return f, &OptionError{"text", "is not a claim: its fingerprint is malformed"}
+	}
+	copy(f.digest[:], b)
+	return f, nil
 }

@@ -15,7 +15,7 @@ type Result struct {
 	Outcome    Outcome
 	Memo       []byte      // what the body returned, now or when it ran
 	Token      fence.Token // of the grant; invalid if Replayed or Unguarded
-	Takeovers  int         // how often the operation was taken over so far
+	Takeovers  int         // how often the operation was taken over so far; 0 if Replayed
 	MemoStored bool        // false if a later call may run the body again, or cannot have the result
 }
 
@@ -43,7 +43,7 @@ func (g *Guard) Do(ctx context.Context, op Op, fn func(context.Context) ([]byte,
 	start, err := g.Begin(ctx, op)
 	if err != nil {
 		if g.opts.FailOpen && errors.Is(err, ErrUnavailable) {
-			return g.unguarded(ctx, watch, fn)
+			return g.unguarded(ctx, op, watch, fn)
 		}
 		watch.refused(err)
 		return Result{}, err
@@ -57,9 +57,11 @@ func (g *Guard) Do(ctx context.Context, op Op, fn func(context.Context) ([]byte,
 	return r.do(ctx, fn)
 }
 
-func (g *Guard) unguarded(ctx context.Context, watch *watch, fn func(context.Context) ([]byte, error)) (Result, error) {
+func (g *Guard) unguarded(ctx context.Context, op Op, watch *watch, fn func(context.Context) ([]byte, error)) (Result, error) {
 	watch.unguarded()
-	memo, err := fn(fence.WithoutTokens(ctx))
+	// Neither the tokens nor the attempt of a guard outside may pass for this one's.
+	ctx = context.WithValue(fence.WithoutTokens(ctx), attemptKey{}, Attempt{Key: op.Key, Outcome: Unguarded})
+	memo, err := fn(ctx)
 	return Result{Outcome: Unguarded, Memo: memo}, err
 }
 
@@ -82,11 +84,12 @@ func (r *guarded) do(ctx context.Context, fn func(context.Context) ([]byte, erro
 		}
 	}()
 	memo, err := r.body(held, fn)
+	verdict := r.judge(err)
 	returned = true
 	stop()
 	lost := lostCause(held)
 	if err != nil {
-		r.failed(ctx, err, lost)
+		r.failed(ctx, err, lost, verdict)
 		return r.result, err
 	}
 	r.result.Memo = memo
@@ -115,14 +118,18 @@ func (r *guarded) interrupted(ctx context.Context) {
 	r.abort(ctx, 0)
 }
 
-func (r *guarded) failed(ctx context.Context, err, lost error) {
+// judge is the caller's verdict on an error of the body; not on one of the seal.
+func (r *guarded) judge(err error) Verdict {
+	if judge := r.guard.opts.Judge; judge != nil && err != nil && r.sealed {
+		return judge(err)
+	}
+	return Abort
+}
+
+func (r *guarded) failed(ctx context.Context, err, lost error, verdict Verdict) {
 	r.watch.failed(err, lost)
 	if lost != nil && r.sealed && r.guard.opts.AtMostOnce {
 		return // interrupted: its outcome is unknown
-	}
-	verdict := Abort
-	if judge := r.guard.opts.Judge; judge != nil && r.sealed {
-		verdict = judge(err)
 	}
 	switch verdict.kind {
 	case suspend:
@@ -130,15 +137,26 @@ func (r *guarded) failed(ctx context.Context, err, lost error) {
 	case memoise:
 		r.watch.stored(r.claim.Fail(ctx, verdict.memo), len(verdict.memo))
 	case abort:
-		r.abort(ctx, r.seen(err))
+		r.abort(ctx, seen(err, r.claim.resource))
 	}
 }
 
-// seen is the token that a store held against this one, or 0.
-func (r *guarded) seen(err error) fence.Value {
-	var stale *fence.StaleError
-	if errors.As(err, &stale) && stale.Resource == r.claim.resource {
-		return stale.Current
+// seen is the token that a store held against one of resource, or 0. The body may
+// have written under several tokens, and errors.As would find the first refusal only.
+func seen(err error, resource string) fence.Value {
+	switch e := err.(type) { //nolint:errorlint // it walks the whole tree
+	case *fence.StaleError:
+		if e.Resource == resource {
+			return e.Current
+		}
+	case interface{ Unwrap() error }:
+		return seen(e.Unwrap(), resource)
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			if v := seen(err, resource); v != 0 {
+				return v
+			}
+		}
 	}
 	return 0
 }
@@ -197,8 +215,8 @@ func MemoiseFailure(memo []byte) Verdict { return Verdict{kind: memoise, memo: m
 // Attempt is what a body may know of the attempt that it is.
 type Attempt struct {
 	Key       Key
-	Outcome   Outcome // Begun, Reclaimed or TakenOver
-	Token     fence.Token
+	Outcome   Outcome     // Begun, Reclaimed, TakenOver or Unguarded
+	Token     fence.Token // invalid if Unguarded
 	Takeovers int
 }
 

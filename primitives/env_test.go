@@ -2,6 +2,7 @@ package primitives
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/fencekit/fencekit-go/internal/devstack"
 )
@@ -25,19 +27,24 @@ type env struct {
 	real  bool // a Redis server, not miniredis
 }
 
-// backend is a kind of Redis that the behaviour suite runs on. Its client is made
-// once and shared; tests keep apart by their prefixes.
+// backend is a kind of Redis that the behaviour suite runs on. Tests keep apart by
+// their prefixes.
 type backend struct {
 	name   string
 	real   bool
 	client func(testing.TB) redis.UniversalClient
+	// user is the client that the store gets, if it is not the one to look with.
+	user func(testing.TB) redis.UniversalClient
 }
 
 var backends = []backend{
-	{"miniredis", false, onMiniredis},
-	{"redis", true, onRedis(nil)},
-	{"redis resp2", true, onRedis(func(o *redis.Options) { o.Protocol = 2 })},
-	{"redis without context timeouts", true, onRedis(func(o *redis.Options) { o.ContextTimeoutEnabled = false })},
+	{name: "miniredis", client: onMiniredis},
+	{name: "redis", real: true, client: onRedis(nil)},
+	{name: "redis resp2", real: true, client: onRedis(func(o *redis.Options) { o.Protocol = 2 })},
+	{name: "redis without context timeouts", real: true, client: onRedis(func(o *redis.Options) { o.ContextTimeoutEnabled = false })},
+	{name: "redis as a limited user", real: true, client: onRedis(nil), user: asLimitedUser},
+	{name: "sentinel", real: true, client: onSentinel},
+	{name: "cluster", real: true, client: onCluster},
 }
 
 // behaviour runs a test on every backend.
@@ -47,7 +54,23 @@ func behaviour(t *testing.T, test func(e *env)) {
 	for _, b := range backends {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
-			test(newEnv(t, b.client(t), b.real))
+			e := newEnv(t, b.client(t), b.real)
+			if b.user != nil {
+				e.store = e.storeOn(b.user(t), Options{Prefix: e.store.opts.Prefix})
+			}
+			test(e)
+		})
+	}
+}
+
+// timed is behaviour for a test in which time must pass, on one server and a cluster.
+func timed(t *testing.T, test func(e *env)) {
+	t.Helper()
+	t.Parallel()
+	for name, client := range map[string]func(testing.TB) redis.UniversalClient{"redis": onRedis(nil), "cluster": onCluster} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(newEnv(t, client(t), true))
 		})
 	}
 }
@@ -68,20 +91,89 @@ func realEnv(t *testing.T) *env {
 	return newEnv(t, onRedis(nil)(t), true)
 }
 
-// sharedRedis is one server for all tests that do not break it.
-var sharedRedis = sync.OnceValues(func() (*devstack.Redis, error) {
-	return devstack.StartRedis(context.Background(), devstack.RedisConfig{})
-})
+// The servers for all tests that do not break them.
+var (
+	sharedRedis = shared(func(ctx context.Context) (*devstack.Redis, error) {
+		return devstack.StartRedis(ctx, devstack.RedisConfig{})
+	})
+	sharedSentinel = shared(func(ctx context.Context) (*devstack.Sentinel, error) {
+		return devstack.StartSentinel(ctx, devstack.SentinelConfig{DownAfter: 30 * time.Second})
+	})
+	sharedCluster = shared(startCluster)
+)
+
+// startCluster starts one that fails over by no accident of a loaded machine. It forms
+// with short timeouts, because a lost handshake is repeated after one.
+func startCluster(ctx context.Context) (*devstack.Cluster, error) {
+	c, err := devstack.StartCluster(ctx, devstack.ClusterConfig{})
+	if err != nil {
+		return nil, err
+	}
+	for _, node := range c.Nodes() {
+		err = errors.Join(err, node.Config(ctx, "cluster-node-timeout", "60000"))
+	}
+	return c, err
+}
+
+// stops end the shared servers that were started.
+var stops struct {
+	sync.Mutex
+	all []func() error
+}
+
+// shared starts a server for the first test that wants it; TestMain stops it.
+func shared[S interface{ Stop() error }](start func(context.Context) (S, error)) func() (S, error) {
+	return sync.OnceValues(func() (S, error) {
+		s, err := start(context.Background())
+		if err == nil {
+			stops.Lock()
+			defer stops.Unlock()
+			stops.all = append(stops.all, s.Stop)
+		}
+		return s, err
+	})
+}
+
+// started skips a test for whose topology the machine has no Redis server.
+func started[S any](t testing.TB, get func() (S, error)) S {
+	t.Helper()
+	s, err := get()
+	if errors.Is(err, devstack.ErrNoRedis) && !devstack.RequireReal() {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	return s
+}
 
 func onRedis(edit func(*redis.Options)) func(testing.TB) redis.UniversalClient {
 	return func(t testing.TB) redis.UniversalClient {
 		t.Helper()
-		r, err := sharedRedis()
-		require.NoError(t, err)
-		rdb := redis.NewClient(clientOptions(r.Addr(), edit))
+		rdb := redis.NewClient(clientOptions(started(t, sharedRedis).Addr(), edit))
 		t.Cleanup(func() { _ = rdb.Close() })
 		return rdb
 	}
+}
+
+// redisAddr is where the shared Redis server is, for a proxy to stand before it.
+func redisAddr(t testing.TB) string {
+	t.Helper()
+	r, err := sharedRedis()
+	require.NoError(t, err)
+	return r.Addr()
+}
+
+func onSentinel(t testing.TB) redis.UniversalClient {
+	t.Helper()
+	rdb := started(t, sharedSentinel).Client(func(o *redis.FailoverOptions) { o.ContextTimeoutEnabled = true })
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+func onCluster(t testing.TB) redis.UniversalClient {
+	t.Helper()
+	rdb := started(t, sharedCluster).Client(func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = true })
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
 }
 
 func clientOptions(addr string, edit func(*redis.Options)) *redis.Options {
@@ -99,12 +191,41 @@ func onMiniredis(t testing.TB) redis.UniversalClient {
 	return rdb
 }
 
+// TestMain also looks for goroutines that the tests have left behind.
 func TestMain(m *testing.M) {
+	if text, ok := os.LookupEnv(childEnv); ok {
+		if err := runChild(text); err != nil {
+			fmt.Fprintln(os.Stderr, "child process:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	code := m.Run()
-	if r, err := sharedRedis(); err == nil {
-		_ = r.Stop()
+	for _, stop := range stops.all {
+		_ = stop()
+	}
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	if err := leaked(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, "goroutines are left when all tests are over:", err)
+		code = 1
 	}
 	os.Exit(code)
+}
+
+// leaked finds goroutines that outlive the tests. What waits for go-redis to give up
+// on a server that hangs ends by itself, but late.
+func leaked() (err error) {
+	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); {
+		if err = goleak.Find(); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 func (e *env) ctx() context.Context { return e.Context() }
@@ -126,6 +247,47 @@ func (e *env) key() Key {
 }
 
 func (e *env) op() Op { return Op{Key: e.key()} }
+
+// storeOn is another store, as of another process.
+func (e *env) storeOn(client Client, opts Options) *Store {
+	e.Helper()
+	s, err := New(client, opts)
+	require.NoError(e, err)
+	return s
+}
+
+// other is a store of another process on the same Redis and prefix.
+func (e *env) other() *Store { return e.storeOn(e.store.client, e.store.opts) }
+
+// nodes are the primaries.
+func (e *env) nodes() (all []*redis.Client) {
+	e.Helper()
+	cluster, ok := e.rdb.(*redis.ClusterClient)
+	if !ok {
+		return []*redis.Client{e.rdb.(*redis.Client)}
+	}
+	var mu sync.Mutex
+	require.NoError(e, cluster.ForEachMaster(e.ctx(), func(_ context.Context, node *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, node)
+		return nil
+	}))
+	return all
+}
+
+// stored are the names of all keys under the prefix, on every primary.
+func (e *env) stored() (names []string) {
+	e.Helper()
+	for _, node := range e.nodes() {
+		pages := node.Scan(e.ctx(), 0, e.store.opts.Prefix+":*", 1000).Iterator()
+		for pages.Next(e.ctx()) {
+			names = append(names, pages.Val())
+		}
+		require.NoError(e, pages.Err())
+	}
+	return names
+}
 
 // expire ends a lease as its TTL would, without waiting for it.
 func (e *env) expire(resource string) {
@@ -149,3 +311,5 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, 20*time.Second, 2*time.Millisecond, what)
 }
+
+var errStop = errors.New("stop")

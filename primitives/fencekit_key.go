@@ -51,7 +51,7 @@ func (u unwritable) Error() string { return string(u) }
 
 // locate adds to err the place that the encoder has reached.
 func (p pythonWriter) locate(err error) *KeyError {
-	reason, ok := err.(unwritable)
+	reason, ok := err.(unwritable) //nolint:errorlint // it is not wrapped on the way here
 	if !ok {
 		return encodingError(err)
 	}

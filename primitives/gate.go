@@ -37,11 +37,13 @@ func NewGate(store *Store, opts GateOptions) (*Gate, error) {
 }
 
 // SetIfFresh writes value under key, within the resource of the token, unless a newer
-// token of that resource has passed the gate: then it is a [*fence.StaleError] and
-// nothing is written. An equal token passes for the same owner only. The value is
-// kept for ttl; zero means as long as the gate remembers the token.
+// token of that resource has passed the gate: then it is a [*fence.StaleError], and
+// what stands there is the newer holder's. An equal token passes for the same owner
+// only. The value is kept for ttl; zero means as long as the gate remembers the token.
 //
-// It may be repeated. Other errors: [fence.ErrNoToken] for an invalid token,
+// The value has at most 64 MiB. It may be repeated; go-redis does so when a reply is
+// lost, and then the refusal may be the answer to a write that stood until it was
+// overtaken. Other errors: [fence.ErrNoToken] for an invalid token,
 // [ErrUnavailable] (it may have been written), [ErrDenied], [ErrCorrupt],
 // [ErrInvalid].
 func (g *Gate) SetIfFresh(ctx context.Context, t fence.Token, key string, value []byte, ttl time.Duration) error {
@@ -49,8 +51,11 @@ func (g *Gate) SetIfFresh(ctx context.Context, t fence.Token, key string, value 
 	if err != nil {
 		return err
 	}
-	if key == "" {
+	switch {
+	case key == "":
 		return &OptionError{"key", "is empty"}
+	case len(value) > largestMaxMemo:
+		return &OptionError{"value", fmt.Sprintf("%d bytes are above the maximum of %d", len(value), largestMaxMemo)}
 	}
 	names := g.store.names.resource(t.Resource)
 	// The fence outlives the value, or a stale holder could write it again.
@@ -122,8 +127,11 @@ func (g *Gate) read(ctx context.Context, resource string, value ...string) (t fe
 	if r.word == "none" {
 		return t, nil, false, fmt.Errorf("%w: no token has passed the gate of %q", ErrNotFound, resource)
 	}
+	if r.word != "seen" {
+		return t, nil, false, r.unexpected()
+	}
 	f := r.read()
-	t = fence.Token{Resource: resource, Value: f.token(), Owner: f.text()}
+	t = fence.Token{Resource: resource, Value: f.grant(), Owner: f.text()}
 	if len(value) > 0 {
 		found = f.flag()
 		if text := f.text(); found {

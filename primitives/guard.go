@@ -15,8 +15,8 @@ type GuardOptions struct {
 	// default 30s.
 	LeaseTTL time.Duration
 
-	// RenewEvery is the time between renewals. At least 10ms and below LeaseTTL;
-	// default a third of LeaseTTL.
+	// RenewEvery is the time between renewals. At least 10ms, and below the holder's
+	// own deadline, which is LeaseTTL less 2% and 2ms; default a third of LeaseTTL.
 	RenewEvery time.Duration
 
 	// Retention is how long a finished record, and its memo, is kept. A call that
@@ -95,7 +95,8 @@ func (o GuardOptions) withDefaults() (GuardOptions, error) {
 		broken      bool
 		field, rule string
 	}{
-		{o.RenewEvery >= o.LeaseTTL, "RenewEvery", fmt.Sprintf("%s is not below LeaseTTL (%s)", o.RenewEvery, o.LeaseTTL)},
+		{o.RenewEvery >= o.LeaseTTL-margin(o.LeaseTTL), "RenewEvery",
+			fmt.Sprintf("%s is not below LeaseTTL (%s) less its margin of %s", o.RenewEvery, o.LeaseTTL, margin(o.LeaseTTL))},
 		{o.Wait < 0, "Wait", fmt.Sprintf("%s is negative", o.Wait)},
 		{o.MaxMemo < 0 || o.MaxMemo > largestMaxMemo, "MaxMemo", fmt.Sprintf("%d is outside 0 to %d bytes", o.MaxMemo, largestMaxMemo)},
 		{o.MaxTakeovers < 0, "MaxTakeovers", fmt.Sprintf("%d is negative", o.MaxTakeovers)},
@@ -221,7 +222,7 @@ type Start struct {
 	Outcome   Outcome
 	Claim     *Claim // nil if Replayed
 	Memo      []byte // only if Replayed
-	Takeovers int    // how often the operation was taken over so far, this time included
+	Takeovers int    // how often the operation was taken over so far, this time included; 0 if Replayed
 }
 
 // Begin starts op: in one step it looks at the record, takes the lease of the
@@ -256,7 +257,8 @@ func (g *Guard) claim(op Op) *Claim {
 	c := &Claim{
 		key: op.Key, fingerprint: op.Fingerprint, holder: op.Holder, maxMemo: g.opts.MaxMemo,
 	}
-	c.store, c.resource, c.names = s, op.resource(), s.names.resource(op.resource())
+	c.store, c.resource = s, op.resource()
+	c.names = s.names.resource(c.resource)
 	c.nonce, c.ttl, c.every, c.keepFor = newNonce(), g.opts.LeaseTTL, g.opts.RenewEvery, g.opts.Retention
 	c.record = c.names.record(op.Key)
 	c.once, c.noTakeover, c.maxTakeovers = g.opts.AtMostOnce, g.opts.NoTakeover, g.opts.MaxTakeovers

@@ -2,10 +2,13 @@ package primitives
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fencekit/fencekit-go/primitives/fence"
 )
 
 // Health is what [Store.Check] found out.
@@ -20,8 +23,8 @@ type Health struct {
 
 const unknown = "unknown"
 
-// Check tries everything that the kit does in Redis once, on a scratch resource, and
-// looks at the configuration. Call it when a process starts. Errors are those of any
+// Check tries everything that the kit does in Redis once, on a scratch resource, but
+// for listing, which operators do and workers need not; and looks at the configuration. Call it when a process starts. Errors are those of any
 // other call: [ErrDenied] names the missing permission. Rights to CONFIG are not
 // needed: what may not be asked is "unknown".
 func (s *Store) Check(ctx context.Context) (Health, error) {
@@ -50,32 +53,76 @@ func (h *Health) warn(format string, args ...any) {
 	h.Warnings = append(h.Warnings, fmt.Sprintf(format, args...))
 }
 
-// rehearse takes each step once and leaves nothing but short-lived keys.
+// rehearse takes each step once and leaves nothing but keys that expire.
 func (s *Store) rehearse(ctx context.Context) error {
 	scratch := "fencekit check " + newNonce()
+	for _, step := range []func(context.Context, string) error{
+		s.hear, s.rehearseRecord, s.rehearseLease,
+	} {
+		if err := step(ctx, scratch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const rehearsalTTL = 10 * time.Second
+
+func (s *Store) rehearseRecord(ctx context.Context, scratch string) error {
 	key, err := NewKey("fencekit-check", scratch)
 	if err != nil {
 		return err
 	}
-	guard, err := NewGuard(s, GuardOptions{LeaseTTL: time.Second, Retention: time.Second})
+	guard, err := NewGuard(s, GuardOptions{LeaseTTL: rehearsalTTL, Retention: rehearsalTTL, StrictMemo: true})
 	if err != nil {
 		return err
 	}
-	if err := s.hear(ctx); err != nil {
+	op := Op{Key: key, Resource: scratch}
+	if _, err := guard.Do(ctx, op, func(context.Context) ([]byte, error) { return nil, nil }); err != nil {
 		return err
 	}
-	_, err = guard.Do(ctx, Op{Key: key, Resource: scratch}, func(ctx context.Context) ([]byte, error) { return nil, nil })
+	return s.Clear(ctx, op)
+}
+
+// rehearseLease takes a lease, has somebody join its queue, and hands it on.
+func (s *Store) rehearseLease(ctx context.Context, scratch string) error {
+	opts := LeaseOptions{TTL: rehearsalTTL}
+	held, err := s.TryAcquire(ctx, scratch, opts)
 	if err != nil {
 		return err
 	}
-	if err := s.Hold(ctx, scratch, LeaseOptions{TTL: time.Second}, func(context.Context) error { return nil }); err != nil {
+	next := s.newLease(scratch, opts)
+	defer next.giveUp(detached(ctx))
+	err = next.try(ctx, opts, &place{channel: s.names.wake(newNonce())})
+	if err != nil && !errors.Is(err, ErrBusy) {
 		return err
 	}
-	return s.Clear(ctx, Op{Key: key, Resource: scratch})
+	if err := s.rehearseGate(ctx, held.Token()); err != nil {
+		return err
+	}
+	if err := held.Extend(ctx, 0); err != nil {
+		return err
+	}
+	if _, err := s.Inspect(ctx, scratch); err != nil {
+		return err
+	}
+	return held.Release(ctx)
+}
+
+func (s *Store) rehearseGate(ctx context.Context, t fence.Token) error {
+	gate, err := NewGate(s, GateOptions{Retention: rehearsalTTL})
+	if err != nil {
+		return err
+	}
+	if err := gate.SetIfFresh(ctx, t, "check", nil, 0); err != nil {
+		return err
+	}
+	_, _, err = gate.Get(ctx, t.Resource, "check")
+	return err
 }
 
 // hear subscribes once, as waiters do.
-func (s *Store) hear(ctx context.Context) error {
+func (s *Store) hear(ctx context.Context, _ string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 	defer cancel()
 	sub := s.client.Subscribe(ctx, s.names.wake(newNonce()))

@@ -19,8 +19,8 @@ import (
 //   - when the lease is lost, with a cause that matches [fence.ErrLeaseLost]: as soon
 //     as Redis says so, and at [Lease.Deadline] even while Redis does not answer.
 //
-// All leases of a [Store] are renewed by one goroutine, with one pipelined round
-// trip for all that are due (one for each primary of a cluster). Transient errors
+// All leases of a [Store] are renewed together, with one pipelined round trip for
+// all that are due (one for each primary of a cluster). Transient errors
 // are retried until the deadline.
 func (t *tenure) Keep(ctx context.Context) (held context.Context, stop context.CancelFunc) {
 	if !t.Token().Valid() { // a record without a lease: there is nothing to keep
@@ -92,30 +92,29 @@ func (k *kept) apply(r reply, err error, sent time.Time) (due time.Time, lost er
 // retryEvery is the time between attempts while Redis does not answer.
 func (k *kept) retryEvery() time.Duration { return min(k.renewEvery()/4, 250*time.Millisecond) }
 
-// keeper renews all kept tenures of a store. Its goroutine runs while there are
-// any.
+// keeper renews all kept tenures of a store. A timer drives it, and nothing runs
+// until the first is due: most work ends before that, and must not pay for it.
 type keeper struct {
 	store *Store
+	timer *time.Timer
 
-	mu      sync.Mutex
-	all     map[*kept]struct{}
-	changed chan struct{} // wakes the goroutine
-	running bool
+	mu   sync.Mutex
+	all  map[*kept]struct{}
+	next time.Time // when the timer fires; zero if it is stopped
 }
 
 func newKeeper(s *Store) *keeper {
-	return &keeper{store: s, all: map[*kept]struct{}{}, changed: make(chan struct{}, 1)}
+	k := &keeper{store: s, all: map[*kept]struct{}{}}
+	k.timer = time.AfterFunc(time.Hour, k.fire)
+	k.timer.Stop()
+	return k
 }
 
 func (k *keeper) add(t *kept) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.all[t] = struct{}{}
-	if !k.running {
-		k.running = true
-		go k.loop()
-	}
-	k.poke()
+	k.fireBy(t.due)
 }
 
 func (k *keeper) remove(t *kept) {
@@ -123,61 +122,45 @@ func (k *keeper) remove(t *kept) {
 	defer k.mu.Unlock()
 	delete(k.all, t)
 	if len(k.all) == 0 {
-		k.poke()
+		k.timer.Stop()
+		k.next = time.Time{}
 	}
 }
 
-func (k *keeper) poke() {
-	select {
-	case k.changed <- struct{}{}:
-	default:
+// fireBy has the timer fire at due at the latest.
+func (k *keeper) fireBy(due time.Time) {
+	if k.next.IsZero() || due.Before(k.next) {
+		k.next = due
+		k.timer.Reset(time.Until(due))
 	}
 }
 
-// loop never waits for Redis: a renewal that hangs must not delay the others.
-func (k *keeper) loop() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-k.changed:
-		}
-		batch, next, idle := k.takeDue(time.Now())
-		if idle {
-			return
-		}
-		for _, group := range k.byPrimary(batch) {
-			go k.renew(group)
-		}
-		timer.Reset(time.Until(next))
+// fire never waits for Redis: a renewal that hangs must not delay the others.
+func (k *keeper) fire() {
+	for _, group := range k.byPrimary(k.takeDue(time.Now())) {
+		go k.renew(group)
 	}
 }
 
 // takeDue collects what is due, together with what will be within an eighth of its
 // interval, so that leases fall into step and share round trips. What it takes is
 // tried again in a while, unless an answer says otherwise before.
-func (k *keeper) takeDue(now time.Time) (batch []*kept, next time.Time, idle bool) {
+func (k *keeper) takeDue(now time.Time) (batch []*kept) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.all) == 0 {
-		k.running = false
-		return nil, next, true
-	}
 	due := false
 	for t := range k.all {
 		due = due || !t.due.After(now)
 	}
+	k.next = time.Time{}
 	for t := range k.all {
 		if due && !t.due.Add(-t.renewEvery()/8).After(now) {
 			batch = append(batch, t)
 			t.due = now.Add(t.renewEvery())
 		}
-		if next.IsZero() || t.due.Before(next) {
-			next = t.due
-		}
+		k.fireBy(t.due)
 	}
-	return batch, next, false
+	return batch
 }
 
 // byPrimary groups a batch by the node that answers for it, so that a frozen node
@@ -249,5 +232,7 @@ func (k *keeper) settle(t *kept, due time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	t.due = due
-	k.poke()
+	if _, ok := k.all[t]; ok {
+		k.fireBy(due)
+	}
 }

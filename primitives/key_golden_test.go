@@ -121,9 +121,9 @@ func TestGoldenKeys(t *testing.T) {
 		require.NotContains(t, got, c.name)
 		got[c.name] = key.String()
 	}
-	print, err := newFingerprintOf(order{"A-1", 1250, ""})
+	fp, err := newFingerprintOf(order{"A-1", 1250, ""})
 	require.NoError(t, err)
-	got["fingerprint of struct"] = print
+	got["fingerprint of struct"] = fp
 	if *update {
 		text, err := stdjson.MarshalIndent(got, "", " ")
 		require.NoError(t, err)

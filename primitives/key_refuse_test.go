@@ -254,9 +254,9 @@ func TestA03EmptyPayload(t *testing.T) {
 	for _, payload := range empty {
 		_, err := primitives.NewKey("ns", payload)
 		require.Contains(t, requireKeyError(t, err).Reason, "empty", "%#v", payload)
-		print, err := primitives.NewFingerprint(payload)
+		fp, err := primitives.NewFingerprint(payload)
 		require.NoError(t, err, "%#v", payload)
-		require.False(t, print.IsZero())
+		require.False(t, fp.IsZero())
 	}
 	for _, payload := range []any{0, false, 0.0, " ", composite{User: "u"}, []any{nil, 0}, []byte{0}, stdjson.RawMessage(`[[{"a":false}]]`)} {
 		require.True(t, newKey(t, payload).Valid(), "%#v", payload)

@@ -25,9 +25,9 @@ func TestDigestIsSHA256OfFrameAndCanonicalJSON(t *testing.T) {
 	payload := map[string]any{"b": []any{1.0, "é"}, "a": int64(math.MaxInt64)}
 	canonical := `{"a":9223372036854775807,"b":[1,"é"]}`
 	require.Equal(t, sha256.Sum256([]byte("fencekit/key/v1\n\x02ns"+canonical)), newKey(t, payload).Digest())
-	print, err := newFingerprintOf(payload)
+	fp, err := newFingerprintOf(payload)
 	require.NoError(t, err)
-	require.Equal(t, fmt.Sprintf("%x", sha256.Sum256([]byte("fencekit/fingerprint/v1\n"+canonical))), print)
+	require.Equal(t, fmt.Sprintf("%x", sha256.Sum256([]byte("fencekit/fingerprint/v1\n"+canonical))), fp)
 }
 
 // A10: the namespace is part of the key, and cannot be shifted into the payload.
@@ -181,9 +181,9 @@ func TestZeroKeyAndFingerprint(t *testing.T) {
 	require.Equal(t, "invalid key", key.String())
 	_, err := key.MarshalText()
 	require.Error(t, err)
-	var print primitives.Fingerprint
-	require.True(t, print.IsZero())
-	require.Empty(t, print.String())
+	var fp primitives.Fingerprint
+	require.True(t, fp.IsZero())
+	require.Empty(t, fp.String())
 }
 
 func ExampleNewKey() {

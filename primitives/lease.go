@@ -101,10 +101,19 @@ func (s *Store) acquire(ctx context.Context, resource string, opts LeaseOptions,
 	if err := checkResource(resource); err != nil {
 		return nil, err
 	}
-	l := &Lease{tenure{store: s, names: s.names.resource(resource), resource: resource, nonce: newNonce(), ttl: opts.TTL}}
-	return l, s.inLine(ctx, wait, l.nonce, "", l.giveUp, func(ctx context.Context, p *place) error {
+	l := s.newLease(resource, opts)
+	err = s.inLine(ctx, wait, l.nonce, "", l.giveUp, func(ctx context.Context, p *place) error {
 		return l.try(ctx, opts, p)
 	})
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// newLease is a lease that has not been granted yet.
+func (s *Store) newLease(resource string, opts LeaseOptions) *Lease {
+	return &Lease{tenure{store: s, names: s.names.resource(resource), resource: resource, nonce: newNonce(), ttl: opts.TTL}}
 }
 
 // try runs the acquire script once.
@@ -127,7 +136,7 @@ func (l *Lease) try(ctx context.Context, opts LeaseOptions, p *place) error {
 	switch r.word {
 	case "granted":
 		f := r.read()
-		l.granted(f.token(), sent)
+		l.granted(f.grant(), sent)
 		return l.startable(f.err)
 	case "busy":
 		return busy(r, l.resource, p)
@@ -291,7 +300,7 @@ func padded(v fence.Value) string { return fmt.Sprintf("%019d", int64(v)) }
 // busy reads a busy reply, and the place in the queue that came with it.
 func busy(r reply, resource string, p *place) error {
 	f := r.read()
-	e := &BusyError{Resource: resource, Remaining: f.millis(), Holder: f.text(), Token: f.token(), Since: f.time()}
+	e := &BusyError{Resource: resource, Remaining: max(f.millis(), time.Millisecond), Holder: f.text(), Token: f.token(), Since: f.time()}
 	if f.more() {
 		p.ticket, p.ahead = f.text(), f.count()
 	}

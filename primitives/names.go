@@ -38,6 +38,9 @@ func (r resourceNames) record(key Key) string        { return r.root + "op:" + d
 func (r resourceNames) gate() string                 { return r.root + "gate" }
 func (r resourceNames) gateValue(key string) string  { return r.root + "gate:" + digest("gate", key) }
 
+// waitersOf is where those are noted who wait for a record.
+func waitersOf(record string) string { return strings.Replace(record, "}:op:", "}:waiting:", 1) }
+
 // wake is the channel on which one process hears of leases that are handed to it.
 func (n names) wake(process string) string { return n.base + "wake:" + process }
 
@@ -54,5 +57,5 @@ func sibling(name, kind string) string {
 // key of the same spelling do not meet.
 func digest(kind, s string) string {
 	sum := sha256.Sum256([]byte("fencekit." + formatVersion + "." + kind + "\x00" + s))
-	return hex.EncodeToString(sum[:])[:digestLen]
+	return hex.EncodeToString(sum[:digestLen/2])
 }

@@ -45,10 +45,13 @@ func (s *Store) readLease(ctx context.Context, name string) (LeaseInfo, error) {
 	if err != nil {
 		return LeaseInfo{}, err
 	}
+	if r.word != "held" && r.word != "free" {
+		return LeaseInfo{}, r.unexpected()
+	}
 	f := r.read()
 	info := LeaseInfo{name: name, Held: r.word == "held", Last: f.token(), Waiters: f.count()}
 	if info.Held {
-		info.nonce, info.Token, info.Holder = f.text(), f.token(), f.text()
+		info.nonce, info.Token, info.Holder = f.text(), f.grant(), f.text()
 		info.Since, info.Remaining = f.time(), f.millis()
 	}
 	return info, f.err
@@ -73,7 +76,7 @@ func (s *Store) Free(ctx context.Context, l LeaseInfo) (fence.Value, error) {
 	switch r.word {
 	case "freed":
 		f := r.read()
-		return f.token(), f.err
+		return f.grant(), f.err
 	case "changed":
 		return 0, ErrChanged
 	}
@@ -101,7 +104,7 @@ func (s *Store) Raise(ctx context.Context, resource string, floor fence.Value) (
 		return 0, r.unexpected()
 	}
 	f := r.read()
-	return f.token(), f.err
+	return f.grant(), f.err
 }
 
 // Forget drops the record that r shows, so that the next call runs the operation
@@ -116,8 +119,9 @@ func (s *Store) Forget(ctx context.Context, r Record) error {
 
 // Resolve makes an interrupted operation done, with a memo that the operator
 // supplies: the way out of an [*OutcomeUnknownError] for an effect that did happen.
-// The memo is kept for retention. It returns [ErrChanged] if the record is not what r
-// shows any more, and a [*BusyError] if somebody was at work when r was read.
+// The memo is kept for retention; zero means 24h. It returns [ErrChanged] if the record
+// is not what r shows any more, and a [*BusyError] if somebody is at work. Repeating it
+// with the same memo succeeds.
 func (s *Store) Resolve(ctx context.Context, r Record, memo []byte, retention time.Duration) error {
 	retention, err := checkDuration("retention", retention, defaultRetention, minRetention, maxRetention)
 	switch {
@@ -127,26 +131,31 @@ func (s *Store) Resolve(ctx context.Context, r Record, memo []byte, retention ti
 		return &OptionError{"memo", "is too large"}
 	case r.nonce == "":
 		return ErrNotFound
-	case r.State == Done || r.State == Failed:
+	}
+	n := resourceNames{sibling(r.name, "")}
+	answer, err := s.run(ctx, call{
+		script: &s.scripts.resolve,
+		keys:   []string{n.lease(), n.token(), n.queue(), n.waiters(), r.name, waitersOf(r.name)},
+		args:   []any{string(r.State), r.nonce, millis(retention), memo},
+	})
+	if err != nil {
+		return err
+	}
+	switch answer.word {
+	case "resolved":
+		return nil
+	case "changed":
 		return ErrChanged
-	case r.Lease > 0: // one that has ended is never revived, so 0 stays true
-		return &BusyError{Resource: r.name, Holder: r.Holder, Token: r.Token, Since: r.Began, Remaining: r.Lease}
+	case "busy":
+		return busy(answer, r.name, &place{})
 	}
-	c := &Claim{maxMemo: largestMaxMemo, holder: r.Holder}
-	c.store, c.names, c.nonce, c.record, c.keepFor = s, resourceNames{sibling(r.name, "")}, r.nonce, r.name, retention
-	if r.Token.Valid() {
-		c.granted(r.Token, time.Time{})
-	}
-	err = c.Complete(ctx, memo)
-	if errors.Is(err, ErrSuperseded) {
-		return ErrChanged
-	}
-	return err
+	return answer.unexpected()
 }
 
 // Leases lists the leases that are held under the store's prefix. It walks every
 // primary with SCAN, and reads each lease on its own, so what it yields was true one
-// after another, not all at once. An error ends it.
+// after another, not all at once. A lease that is corrupt is yielded as a
+// [*CorruptError], which does not hide the others; any other error is the last.
 func (s *Store) Leases(ctx context.Context) iter.Seq2[LeaseInfo, error] {
 	return list(ctx, s, "lease", s.readLease, func(l LeaseInfo) bool { return l.Held })
 }
@@ -169,7 +178,7 @@ func list[T any](ctx context.Context, s *Store, kind string,
 			if err == nil && !there(item) {
 				continue // it went away since it was scanned
 			}
-			if !yield(item, err) || err != nil {
+			if !yield(item, err) || err != nil && !errors.Is(err, ErrCorrupt) {
 				return
 			}
 		}

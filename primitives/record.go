@@ -17,7 +17,7 @@ type RecordOptions struct {
 	TTL time.Duration
 
 	// ReclaimAfter is the age at which [Store.TryBeginOrReclaim] takes a running
-	// record for abandoned. At least 50ms and at most TTL; default half of TTL.
+	// record for abandoned. At least 25ms and at most TTL; default half of TTL.
 	ReclaimAfter time.Duration
 
 	// Retention, MaxMemo and MaxTakeovers are those of [GuardOptions].
@@ -81,6 +81,9 @@ func (s *Store) beginRecord(ctx context.Context, op Op, opts RecordOptions, recl
 			return err
 		}
 		start, err = c.answer(r, time.Now(), p)
+		if err == nil && c.Token().Valid() {
+			err = r.unexpected()
+		}
 		return err
 	})
 	if err != nil {
@@ -183,8 +186,12 @@ func (s *Store) Result(ctx context.Context, op Op) ([]byte, error) {
 	case r.State == Done:
 		return r.Memo, nil
 	}
+	left := r.Lease
+	if r.Token == 0 { // it runs without a lease: alive until it expires
+		left = r.Expires
+	}
 	return nil, &BusyError{Resource: op.resource(), Holder: r.Holder, Token: r.Token, Since: r.Began,
-		Remaining: max(r.Lease, time.Millisecond)}
+		Remaining: max(left, time.Millisecond)}
 }
 
 // Clear drops the record of op, if it is finished or was interrupted, so that the

@@ -2,6 +2,7 @@ package primitives
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -75,10 +76,23 @@ func (r *reader) number() int64 {
 	return n
 }
 
-func (r *reader) count() int            { return int(r.number()) }
-func (r *reader) token() fence.Value    { return fence.Value(r.number()) }
-func (r *reader) millis() time.Duration { return time.Duration(r.number()) * time.Millisecond }
-func (r *reader) flag() bool            { return r.text() == "1" }
+func (r *reader) count() int         { return int(r.number()) }
+func (r *reader) token() fence.Value { return fence.Value(r.number()) }
+func (r *reader) flag() bool         { return r.text() == "1" }
+
+// grant is a token that must be there.
+func (r *reader) grant() fence.Value {
+	t := r.token()
+	if !t.Valid() {
+		r.err = r.unexpected()
+	}
+	return t
+}
+
+// millis stops short of an overflow: what lasts longer lasts for ever.
+func (r *reader) millis() time.Duration {
+	return time.Duration(min(r.number(), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+}
 
 // time reads milliseconds since 1970 by the Redis clock; an empty field is the
 // zero time.

@@ -21,31 +21,61 @@ type call struct {
 }
 
 // run runs a script within the store's budget. Transient errors are retried; that
-// is safe because every script can be repeated by the same nonce. When ctx ends,
-// so does run, whether or not the client notices.
+// is safe because every script can be repeated by the same nonce. When the budget
+// ends, so does run, whether or not the client notices; when parent is cancelled,
+// too, unless the client is direct: go-redis looks at deadlines only in mid-command.
 func (s *Store) run(parent context.Context, c call) (reply, error) {
-	ctx, cancel := context.WithTimeout(parent, s.opts.Timeout)
-	defer cancel()
+	end := time.Now().Add(s.opts.Timeout)
+	var failure error
+	again := true
 	for pause := 8 * time.Millisecond; ; pause = min(2*pause, 256*time.Millisecond) {
-		value, err := s.send(ctx, c)
+		value, err := s.attempt(parent, end, c)
 		if err == nil || errors.Is(err, redis.Nil) {
 			return decode(c.script.name, value)
 		}
-		if parent.Err() != nil {
-			return reply{}, context.Cause(parent)
+		// That the budget has ended says less than what went wrong before.
+		if failure == nil || time.Now().Before(end) {
+			failure, again = classify(c.script.name, c.keys, c.script.explain(err))
 		}
-		failure, again := classify(c.script.name, c.keys, err)
-		if !again || !sleep(ctx, pause/2+rand.N(pause/2)) {
-			return reply{}, failure
+		if again && sleep(parent, min(pause/2+rand.N(pause/2), time.Until(end))) && time.Now().Before(end) {
+			continue
 		}
+		if err := ended(parent); err != nil {
+			return reply{}, err
+		}
+		return reply{}, failure
 	}
 }
 
-// send evaluates the script once and returns when ctx ends at the latest.
-func (s *Store) send(ctx context.Context, c call) (any, error) {
+// ended is why ctx has ended, if it has. A connection may feel a deadline before the
+// context's own timer does.
+func ended(ctx context.Context) error {
+	deadline, ok := ctx.Deadline()
+	if ctx.Err() == nil && ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return context.Cause(ctx)
+}
+
+// attempt evaluates the script once and returns when the budget ends at the latest.
+// A direct client gets half of it: a connection whose other end has gone silently
+// must leave time for one that has not.
+func (s *Store) attempt(parent context.Context, end time.Time, c call) (any, error) {
+	budget := time.Until(end)
+	if s.direct {
+		budget = min(budget, s.opts.Timeout/2)
+	}
+	ctx, cancel := context.WithTimeout(parent, budget)
+	defer cancel()
 	if s.direct {
 		return s.eval(ctx, c)
 	}
+	return s.abandonable(ctx, c)
+}
+
+// abandonable is eval for a client that does not notice that ctx ends. A grant that
+// comes after we have left is given back.
+func (s *Store) abandonable(ctx context.Context, c call) (any, error) {
 	type result struct {
 		value any
 		err   error
@@ -72,7 +102,7 @@ func (s *Store) send(ctx context.Context, c call) (any, error) {
 
 func (s *Store) eval(ctx context.Context, c call) (any, error) {
 	value, err := s.client.EvalSha(ctx, c.script.sha, c.keys, c.args...).Result()
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") { // which allocates even without an error
 		value, err = s.client.Eval(ctx, c.script.src, c.keys, c.args...).Result()
 	}
 	return value, err
@@ -106,7 +136,7 @@ var (
 // Redis 6 and before: "ERR Error running script (...): @user_script:7: -OOM ...".
 var (
 	serverCode = regexp.MustCompile(`^(?:ERR .*@user_script: ?\d+: -?)?([A-Z]+)(?: |$)`)
-	aclFailure = regexp.MustCompile(`(?i)ACL failure|can't run this command|can't access at least one of the keys|no permissions|unknown (redis )?command`)
+	aclFailure = regexp.MustCompile(`(?i)ACL failure|can't (run this command|access at least one of the keys|publish to the channel)|no permissions|unknown (redis )?command`)
 	maxClients = regexp.MustCompile(`max number of clients`)
 )
 

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -21,12 +23,36 @@ type script struct {
 	sha  string
 }
 
+var (
+	scriptLine  = regexp.MustCompile(`can't .*@user_script: ?(\d+)`)
+	commandCall = regexp.MustCompile(`call\('([A-Z]+)'`)
+)
+
+// explain adds the command to a refusal by an ACL that only names the line of the
+// script, as Redis does before version 7.2.
+func (s *script) explain(err error) error {
+	m := scriptLine.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	n, _ := strconv.Atoi(m[1])
+	lines := strings.Split(s.src, "\n")
+	if n < 1 || n > len(lines) {
+		return err
+	}
+	if command := commandCall.FindStringSubmatch(lines[n-1]); command != nil {
+		return fmt.Errorf("%w (%s)", err, command[1])
+	}
+	return err
+}
+
 // scripts are all scripts of the protocol, one .lua file each. Their heads state
 // KEYS, ARGV and returns.
 type scripts struct {
 	acquire, renew, release               script
 	begin, complete, abort, suspend       script
 	recordBegin, recordRead, recordForget script
+	resolve                               script
 	leaseRead, leaseFree, tokenRaise      script
 	gate, gateRead                        script
 }
@@ -39,7 +65,7 @@ func newScripts(files fs.FS) (*scripts, error) {
 	for name, dst := range map[string]*script{
 		"acquire": &s.acquire, "renew": &s.renew, "release": &s.release,
 		"begin": &s.begin, "complete": &s.complete, "abort": &s.abort, "suspend": &s.suspend,
-		"record_begin": &s.recordBegin, "record_read": &s.recordRead, "record_forget": &s.recordForget,
+		"record_begin": &s.recordBegin, "record_read": &s.recordRead, "record_forget": &s.recordForget, "resolve": &s.resolve,
 		"lease_read": &s.leaseRead, "lease_free": &s.leaseFree, "token_raise": &s.tokenRaise,
 		"gate": &s.gate, "gate_read": &s.gateRead,
 	} {
@@ -73,6 +99,10 @@ func loadScript(files fs.FS, name string) (script, error) {
 		}
 	}
 	src.Write(body)
-	sum := sha1.Sum([]byte(src.String())) //nolint:gosec // see the import
-	return script{name: name, src: src.String(), sha: hex.EncodeToString(sum[:])}, nil
+	return newScript(name, src.String()), nil
+}
+
+func newScript(name, src string) script {
+	sum := sha1.Sum([]byte(src)) //nolint:gosec // see the import
+	return script{name: name, src: src, sha: hex.EncodeToString(sum[:])}
 }

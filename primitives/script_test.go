@@ -42,7 +42,7 @@ func TestScriptTokenArithmetic(t *testing.T) {
 				rapid.SampledFrom([]int64{1, 2, edge - 1, edge - 2, 906842623, 906842624, 906842625, 999999999, 1000000000})).Draw(rt, "low")
 			want, err := fence.Pack(epoch, low)
 			require.NoError(rt, err)
-			r, err := e.store.run(e.ctx(), call{script: split, keys: []string{"k"}, args: []any{padded(want)}})
+			r, err := e.store.run(e.ctx(), call{script: split, keys: []string{e.store.names.resource("k").lease()}, args: []any{padded(want)}})
 			require.NoError(rt, err)
 			f := r.read()
 			require.Equal(rt, epoch, f.number())
@@ -77,7 +77,7 @@ func TestScriptNextToken(t *testing.T) {
 			{"all is used up", start + 10, 0, 8191, pack(8191, top), 0, 0},
 		} {
 			e.Run(c.name, func(t *testing.T) {
-				r, err := e.store.run(t.Context(), call{script: next, keys: []string{"k"},
+				r, err := e.store.run(t.Context(), call{script: next, keys: []string{e.store.names.resource("k").lease()},
 					args: []any{c.seconds, c.micros, c.epoch, padded(c.last), padded(c.floor)}})
 				require.NoError(t, err)
 				require.Equal(t, c.want, r.read().token())
@@ -114,7 +114,7 @@ func TestScriptHeads(t *testing.T) {
 // names one of KEYS, or a parameter that is one.
 func TestScriptsTouchOnlyTheirKeys(t *testing.T) {
 	t.Parallel()
-	calls := regexp.MustCompile(`redis\.p?call\('([A-Z]+)'(?:, *([^,)]+))?`)
+	calls := regexp.MustCompile(`(?:redis\.p?call|soft)\('([A-Z]+)'(?:, *([^,)]+))?`)
 	all, err := fs.Glob(luaFiles, "lua/*.lua")
 	require.NoError(t, err)
 	lib, err := fs.Glob(luaFiles, "lua/lib/*.lua")

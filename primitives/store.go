@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
+	"reflect"
 	"regexp"
 	"time"
 
@@ -106,18 +108,16 @@ func New(client Client, opts Options) (*Store, error) {
 // inspectClient refuses clients that cannot work, and says whether this one
 // honours a context that ends in mid-command.
 func inspectClient(client Client) (direct bool, err error) {
-	switch c := client.(type) {
-	case nil:
+	if client == nil {
 		return false, &OptionError{"client", "is nil"}
+	}
+	if v := reflect.ValueOf(client); v.Kind() == reflect.Pointer && v.IsNil() {
+		return false, &OptionError{"client", fmt.Sprintf("is a nil %T", client)}
+	}
+	switch c := client.(type) {
 	case *redis.Client:
-		if c == nil {
-			return false, &OptionError{"client", "is a nil *redis.Client"}
-		}
 		return c.Options().ContextTimeoutEnabled, nil
 	case *redis.ClusterClient:
-		if c == nil {
-			return false, &OptionError{"client", "is a nil *redis.ClusterClient"}
-		}
 		return c.Options().ContextTimeoutEnabled, nil
 	case *redis.Ring:
 		return false, &OptionError{"client", "is a *redis.Ring: when a shard leaves the ring its leases are forgotten and " +

@@ -61,7 +61,7 @@ func (s *Store) inLine(ctx context.Context, bound time.Duration, nonce, record s
 	var p place
 	err := try(ctx, &p)
 	if bound != 0 && errors.Is(err, ErrBusy) {
-		err = s.queue(ctx, bound, nonce, record, &p, try)
+		err = s.queue(ctx, bound, nonce, record, &p, err, try)
 	}
 	if err != nil && (p.channel != "" || ctx.Err() != nil || mayHold(err)) {
 		ctx, cancel := context.WithTimeout(detached(ctx), s.opts.Timeout/4)
@@ -76,7 +76,8 @@ func mayHold(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, fence.ErrLeaseLost)
 }
 
-func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record string, p *place,
+// queue is inLine for a caller to whom err has said who is busy.
+func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record string, p *place, err error,
 	try func(context.Context, *place) error,
 ) error {
 	w := s.hub.join(ctx, nonce, record)
@@ -87,12 +88,18 @@ func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record st
 	look := time.NewTimer(0)
 	defer look.Stop()
 	for {
-		err := try(ctx, p)
+		answer := try(ctx, p)
 		var busy *BusyError
-		if !errors.As(err, &busy) {
-			return err
+		switch {
+		case errors.As(answer, &busy):
+			err = answer
+		case ctx.Err() != nil && errors.Is(answer, context.Cause(ctx)):
+			return endedWait(ctx, err)
+		default:
+			return answer
 		}
-		look.Reset(p.next(busy.Remaining))
+		at := time.Now().Add(p.next(busy.Remaining))
+		look.Reset(time.Until(at))
 	sleeping:
 		for {
 			select {
@@ -101,14 +108,21 @@ func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record st
 			case <-look.C:
 				break sleeping
 			case d := <-w.check:
-				look.Reset(d + pastEnd)
+				if d += pastEnd; d < time.Until(at) { // no message puts a look off
+					look.Reset(d)
+				}
 			case <-over.C:
 				return err
 			case <-ctx.Done():
-				return fmt.Errorf("%w while waiting: %w", context.Cause(ctx), err)
+				return endedWait(ctx, err)
 			}
 		}
 	}
+}
+
+// endedWait says why a wait has ended, and who was busy.
+func endedWait(ctx context.Context, busy error) error {
+	return fmt.Errorf("%w while waiting: %w", context.Cause(ctx), busy)
 }
 
 // stopwatch is a timer that a bound of forever never fires.

@@ -1,7 +1,8 @@
 // Package devstack starts the servers that samples, integration tests and fault
 // tests need, and breaks them on purpose. Every server is a child process on free
 // ports, in a temporary folder of its own, ready when Start returns, and gone
-// when the parent is gone, however that ended (on Linux even by kill -9).
+// when the parent is gone, however that ended (on Linux even by kill -9, which
+// leaves the folder behind).
 //
 // One Redis, for a test:
 //

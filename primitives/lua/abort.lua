@@ -1,6 +1,6 @@
 -- abort: an operation ended without a result: drop its record and its lease if
 -- they are ours, leave the queue, and hand the lease on.
--- KEYS  1 lease  2 token  3 queue  4 waiters  5 record
+-- KEYS  1 lease  2 token  3 queue  4 waiters  5 record  6 who waits for it
 -- ARGV  1 nonce  2 epoch  3 token ttl, ms
 --       4 floor, 19 digits: the next token goes above it, if the lease is still ours
 -- returns {'aborted', '1' if the floor was raised}
@@ -9,12 +9,15 @@
 local nonce = ARGV[1]
 local record, bad = read_record(KEYS[5])
 if bad then return bad end
-if record and record.nonce == nonce and not record.finished then redis.call('DEL', KEYS[5]) end
+if record and record.nonce == nonce and not record.finished then
+  redis.call('DEL', KEYS[5])
+  if record.token == '' then tell_finished(KEYS[5]) end -- there is no lease to hand on
+end
 leave(nonce)
 
 local lease = read_lease(KEYS[1])
 local last = read_token(KEYS[2])
 local raise = lease and last and lease.nonce == nonce and ARGV[4] > last
 if raise then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[3]) end
-drop(clock(), nonce, tonumber(ARGV[2]), ARGV[3])
+drop(nonce, tonumber(ARGV[2]), ARGV[3])
 return {'aborted', raise and '1' or '0'}

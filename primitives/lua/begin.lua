@@ -1,6 +1,6 @@
 -- begin: start one guarded operation: look at its record, take the lease of its
 -- resource, issue the token, mark the record running; all or nothing.
--- KEYS  1 lease  2 token  3 queue  4 waiters  5 record
+-- KEYS  1 lease  2 token  3 queue  4 waiters  5 record  6 who waits for it
 -- ARGV  1 nonce  2 lease ttl, ms  3 holder
 --       4 epoch  5 floor, 19 digits  6 token ttl, ms
 --       7 channel of a caller that waits, else ''  8 its ticket, '' at first  9 its life in the queue, ms
@@ -34,7 +34,7 @@ if bad then return bad end
 -- queue and passes on what it was handed.
 local function refuse(reply)
   if who.ticket ~= '' then leave(nonce) end
-  if lease and lease.nonce == nonce then drop(time, nonce, epoch, token_ttl) end
+  if lease and lease.nonce == nonce then drop(nonce, epoch, token_ttl) end
   return reply
 end
 
@@ -43,11 +43,12 @@ if record then
   if mismatched(record, fp) then return refuse({'mismatch', record.fp, record.holder}) end
   if record.finished then return refuse(finished_reply(KEYS[5], record)) end
   if record.token == '' then -- begun without a lease: alive until it expires
+    if who.channel ~= '' then listen_for(who) end
     return refuse({'busy', decimal(record.left), record.holder, '', decimal(record.began)})
   end
 end
 
-local how = 'begun'
+local how, floor = 'begun', ARGV[5]
 if not lease then
   lease = yield_to_queue(time, who, epoch, token_ttl)
 end
@@ -55,6 +56,7 @@ if lease and lease.nonce ~= nonce then
   local newer = exec ~= '' and lease.exec == exec and order > lease.order
   if not newer or once or ARGV[14] ~= '1' then return busy_reply(time, lease, who) end
   how = 'takeover'
+  if lease.token > floor then floor = lease.token end
 end
 
 local takeovers = 0
@@ -77,7 +79,7 @@ if lease and lease.nonce == nonce then -- our first reply was lost, or we were h
   token = lease.token
   redis.call('PEXPIRE', KEYS[1], ttl)
 else
-  token, bad = grant(time, who, epoch, ARGV[5], token_ttl)
+  token, bad = grant(time, who, epoch, floor, token_ttl)
   if bad then return bad end
 end
 if who.ticket ~= '' then leave(nonce) end

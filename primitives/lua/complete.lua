@@ -1,19 +1,19 @@
 -- complete: store the memo of an operation, make its record done or failed, set
 -- its retention, and hand the lease on; all or nothing.
--- KEYS  1 lease  2 token  3 queue  4 waiters  5 record
+-- KEYS  1 lease  2 token  3 queue  4 waiters  5 record  6 who waits for it
 -- ARGV  1 nonce  2 epoch  3 token ttl, ms
 --       4 token of the grant, '' if it was begun without a lease
 --       5 'done' or 'failed'  6 retention, ms  7 fingerprint, or ''  8 holder
 --       9 '1' if the memo was kept  10 memo  11 size of the memo  12 limit
 -- returns {'completed'}
---         {'superseded', holder, token}  nothing was stored
+--         {'superseded', holder, token}  nothing was stored: somebody began it after us, or resolved it
 --         {'corrupt', key, reason}
 -- A repeat by the nonce that completed the record succeeds.
 -- include: clock token state lease
 local nonce, token = ARGV[1], ARGV[4]
 local record, bad = read_record(KEYS[5])
 if bad then return bad end
-if record and record.nonce ~= nonce then return {'superseded', record.holder, record.token} end
+if record and (record.nonce ~= nonce or record.how == 'resolved') then return {'superseded', record.holder, record.token} end
 if not record and token ~= '' then -- lost, as after a flush: ours unless somebody came after us
   local last
   last, bad = read_token(KEYS[2])
@@ -24,22 +24,20 @@ end
 -- PEXPIRE goes first, even on a key that is not there: it is never refused when
 -- memory is full, and a script that has written may go on writing.
 redis.call('PEXPIRE', KEYS[5], ARGV[6])
-local time = clock()
-local lease = token ~= '' and read_lease(KEYS[1])
-local held = lease and lease.nonce == nonce
+local held = token ~= '' and held_token(nonce)
 if held then redis.call('DEL', KEYS[1]) end
-if not (record and record.finished) then
-  redis.call('HSET', KEYS[5], 'state', ARGV[5], 'nonce', nonce, 'token', token,
-    'fp', record and record.fp or ARGV[7], 'holder', ARGV[8],
-    'began', record and decimal(record.began) or decimal(millis(time)), 'how', 'completed',
-    'takeovers', record and decimal(record.takeovers) or '0', 'once', record and record.once or '0')
-  if ARGV[9] == '1' then
-    redis.call('HSET', KEYS[5], 'memo', ARGV[10])
-  else
-    redis.call('HSET', KEYS[5], 'size', ARGV[11], 'limit', ARGV[12])
-  end
+if not record then
+  redis.call('HSET', KEYS[5], 'nonce', nonce, 'token', token, 'fp', ARGV[7], 'holder', ARGV[8],
+    'began', decimal(millis(clock())), 'takeovers', '0', 'once', '0')
   redis.call('PEXPIRE', KEYS[5], ARGV[6])
 end
+if not (record and record.finished) then
+  if ARGV[9] == '1' then
+    redis.call('HSET', KEYS[5], 'state', ARGV[5], 'how', 'completed', 'memo', ARGV[10])
+  else
+    redis.call('HSET', KEYS[5], 'state', ARGV[5], 'how', 'completed', 'size', ARGV[11], 'limit', ARGV[12])
+  end
+end
 tell_finished(KEYS[5])
-if held then hand_on(time, tonumber(ARGV[2]), ARGV[3], KEYS[5]) end
+if held and not nobody_waits() then hand_on(clock(), tonumber(ARGV[2]), held, ARGV[3], KEYS[5]) end
 return {'completed'}

@@ -8,8 +8,8 @@
 -- An equal token passes for the same owner only.
 -- include: clock token state
 local left = redis.call('PTTL', KEYS[1])
-local seen = redis.pcall('HMGET', KEYS[1], 'token', 'nonce')
-if seen.err or (left ~= -2 and not is_token(seen[1])) then
+local seen = soft('HMGET', KEYS[1], 'token', 'nonce')
+if not seen or (left ~= -2 and not is_token(seen[1])) then
   return corrupt(KEYS[1], 'it is not a gate')
 end
 local token, owner = ARGV[1], ARGV[2]

@@ -16,5 +16,5 @@ local time, epoch = clock(), tonumber(ARGV[2])
 local token = next_token(time, epoch, last, lease.token)
 if not token then return corrupt(KEYS[2], 'its tokens are used up') end
 redis.call('SET', KEYS[2], token, 'PX', ARGV[3])
-drop(time, ARGV[1], epoch, ARGV[3])
+drop(ARGV[1], epoch, ARGV[3])
 return {'freed', token}

@@ -9,6 +9,8 @@ if bad then return bad end
 local last
 last, bad = read_token(KEYS[2])
 if bad then return bad end
-local waiters = decimal(redis.call('ZCARD', KEYS[3]))
+local waiters = soft('ZCARD', KEYS[3])
+if not waiters then return corrupt(KEYS[3], 'it is not a queue') end
+waiters = decimal(waiters)
 if not lease then return {'free', last, waiters} end
 return {'held', last, waiters, lease.nonce, lease.token, lease.holder, lease.since, decimal(lease.left)}

@@ -13,7 +13,11 @@ local lease
 lease, bad = read_lease(KEYS[2])
 if bad then return bad end
 local lease_left = lease and lease.nonce == record.nonce and decimal(lease.left) or ''
-local memo = record.finished and redis.call('HMGET', KEYS[1], 'memo', 'size', 'limit') or {}
+local memo, size, limit_or_bad
+if record.finished then
+  memo, size, limit_or_bad = read_memo(KEYS[1])
+  if not memo and not size then return limit_or_bad end
+end
 return {record.state, record.nonce, record.token, record.fp, record.holder, decimal(record.began),
   decimal(record.takeovers), decimal(record.left), lease_left, record.once,
-  memo[1] or '', memo[2] or '', memo[3] or ''}
+  memo or '', size or '', limit_or_bad or ''}

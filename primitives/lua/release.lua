@@ -6,12 +6,12 @@
 --         {'lost', holder, token}  of whoever holds it now, both '' if nobody
 --         {'corrupt', key, reason}
 -- include: clock token state lease
-local lease, bad = read_lease(KEYS[1])
-if bad then return bad end
-leave(ARGV[1])
-if drop(clock(), ARGV[1], tonumber(ARGV[2]), ARGV[3]) then
+if drop(ARGV[1], tonumber(ARGV[2]), ARGV[3]) then
   redis.call('SET', KEYS[5], '1', 'PX', ARGV[4])
   return {'released'}
 end
+local lease, bad = read_lease(KEYS[1])
+if bad then return bad end
+leave(ARGV[1])
 if redis.call('EXISTS', KEYS[5]) == 1 then return {'released'} end
 return {'lost', lease and lease.holder or '', lease and lease.token or ''}

@@ -6,62 +6,86 @@ local function corrupt(key, reason)
   return {'corrupt', key, reason}
 end
 
--- read_hash: the fields of a hash and its remaining milliseconds; nil if there is
--- no such key; nil and a reply if it is not ours.
-local function read_hash(key, fields)
+-- soft runs a command on a key that may hold anything: nil if that is of another
+-- type. Every other error ends the script as redis.call would end it.
+local function soft(command, ...)
+  local r = redis.pcall(command, ...)
+  if type(r) ~= 'table' or not r.err then return r end
+  if string.find(r.err, 'WRONGTYPE', 1, true) then return nil end
+  if string.find(r.err, "can't ", 1, true) then error(r.err .. ' (' .. command .. ')') end -- by its ACL
+  return redis.call(command, ...)
+end
+
+-- is_count: a whole number that is ours, below 2^53.
+local function is_count(s)
+  return #s <= 15 and string.find(s, '^%d+$')
+end
+
+-- read_hash: the values of a hash's fields, its nonce first, and its remaining
+-- milliseconds; nil if there is no such key; nil, nil and a reply if it is not ours.
+local function read_hash(key, ...)
   local left = redis.call('PTTL', key)
   if left == -2 then return nil end
-  if left == -1 then return nil, corrupt(key, 'it has no expiry') end
-  local values = redis.pcall('HMGET', key, unpack(fields))
-  if values.err then return nil, corrupt(key, 'it is not a hash') end
-  local hash = {left = math.max(left, 1)} -- "0 ms left" is still there, and is not "for ever"
-  for i, field in ipairs(fields) do hash[field] = values[i] or '' end
-  if hash.nonce == '' then return nil, corrupt(key, 'it has no nonce') end
-  return hash
+  if left == -1 then return nil, nil, corrupt(key, 'it has no expiry') end
+  local values = soft('HMGET', key, ...)
+  if not values then return nil, nil, corrupt(key, 'it is not a hash') end
+  if (values[1] or '') == '' then return nil, nil, corrupt(key, 'it has no nonce') end
+  return values, math.max(left, 1) -- "0 ms left" is still there, and is not "for ever"
 end
 
 local function read_lease(key)
-  local lease, bad = read_hash(key, {'nonce', 'token', 'exec', 'order', 'holder', 'since'})
-  if lease and not is_token(lease.token) then return nil, corrupt(key, 'its token is malformed') end
-  return lease, bad
+  local v, left, bad = read_hash(key, 'nonce', 'token', 'exec', 'order', 'holder', 'since')
+  if not v then return nil, bad end
+  if not is_token(v[2]) then return nil, corrupt(key, 'its token is malformed') end
+  if not is_count(v[6] or '') then return nil, corrupt(key, 'its time is malformed') end
+  return {left = left, nonce = v[1], token = v[2], exec = v[3] or '', order = v[4] or '',
+    holder = v[5] or '', since = v[6]}
 end
-
-local STATES = {running = true, pending = true, done = true, failed = true}
 
 -- read_record: everything but the memo, which may be large. Its token is empty if
 -- it was begun without a lease.
 local function read_record(key)
-  local record, bad = read_hash(key,
-    {'state', 'nonce', 'token', 'fp', 'holder', 'began', 'how', 'takeovers', 'once'})
-  if not record then return nil, bad end
-  if not STATES[record.state] then return nil, corrupt(key, 'its state is unknown') end
-  if record.token ~= '' and not is_token(record.token) then
-    return nil, corrupt(key, 'its token is malformed')
+  local v, left, bad = read_hash(key,
+    'nonce', 'state', 'token', 'fp', 'holder', 'began', 'how', 'takeovers', 'once')
+  if not v then return nil, bad end
+  local state, token = v[2], v[3] or ''
+  local finished = state == 'done' or state == 'failed'
+  if not finished and state ~= 'running' and state ~= 'pending' then
+    return nil, corrupt(key, 'its state is unknown')
   end
-  record.takeovers, record.began = tonumber(record.takeovers), tonumber(record.began)
-  if not record.takeovers or not record.began then
+  if token ~= '' and not is_token(token) then return nil, corrupt(key, 'its token is malformed') end
+  if not is_count(v[6] or '') or not is_count(v[8] or '') then
     return nil, corrupt(key, 'a number is malformed')
   end
-  record.finished = record.state == 'done' or record.state == 'failed'
-  return record
+  return {left = left, nonce = v[1], state = state, finished = finished, token = token,
+    fp = v[4] or '', holder = v[5] or '', began = tonumber(v[6]), how = v[7] or '',
+    takeovers = tonumber(v[8]), once = v[9] or ''}
 end
 
 -- read_token: the last token issued, or zero.
 local function read_token(key)
-  local token = redis.pcall('GET', key)
-  if type(token) == 'table' then return nil, corrupt(key, 'it is not a string') end
+  local token = soft('GET', key)
+  if token == nil then return nil, corrupt(key, 'it is not a string') end
   if not token then return ZERO end
   if not is_token(token) then return nil, corrupt(key, 'it is not a token') end
   return token
 end
 
--- finished_reply: what a finished record answers: its memo, or the size of the
--- one that was too large to keep.
-local function finished_reply(key, record)
+-- read_memo: the memo of a finished record, or nil, size and limit of the one that
+-- was too large to keep, or nil, nil and a reply if there is neither.
+local function read_memo(key)
   local kept = redis.call('HMGET', key, 'memo', 'size', 'limit')
-  if kept[1] then return {record.state, kept[1]} end
-  if kept[2] and kept[3] then return {'oversize', kept[2], kept[3]} end
-  return corrupt(key, 'it is finished and has no memo')
+  if kept[1] then return kept[1] end
+  if kept[2] and kept[3] and is_count(kept[2]) and is_count(kept[3]) then return nil, kept[2], kept[3] end
+  return nil, nil, corrupt(key, 'it is finished and has no memo')
+end
+
+-- finished_reply is what a finished record answers to whoever asks for its result.
+local function finished_reply(key, record)
+  local memo, size, limit_or_bad = read_memo(key)
+  if memo then return {record.state, memo} end
+  if size then return {'oversize', size, limit_or_bad} end
+  return limit_or_bad
 end
 
 local function mismatched(record, fp)

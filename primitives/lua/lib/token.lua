@@ -33,7 +33,10 @@ end
 -- the numbers are used up.
 local function next_token(time, epoch, last, floor)
   local low = math.max(1, (time[1] - START) * 1e6 + time[2])
-  local top_epoch, top_low = split_token(last > floor and last or floor)
+  local top = last > floor and last or floor
+  local token = join_token(epoch, low)
+  if token > top and low < LOW_SPAN then return token end -- always, but for a clock set back
+  local top_epoch, top_low = split_token(top)
   if top_epoch > epoch then epoch = top_epoch end
   if top_epoch == epoch and top_low >= low then low = top_low + 1 end
   if low >= LOW_SPAN then epoch, low = epoch + 1, 0 end
