@@ -80,7 +80,7 @@ type (
 var register = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{registerState{}} },
 	Step: func(state, input, output any) []any {
-		return registerStep(state.(registerState), input.(registerInput), output.(registerOutput)) //nolint:errcheck // our own
+		return registerStep(state.(registerState), input.(registerInput), output.(registerOutput))
 	},
 	Equal: func(a, b any) bool { return a == b },
 }
