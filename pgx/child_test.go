@@ -72,7 +72,7 @@ func childClaims(ctx context.Context, pool *pgxpool.Pool) error {
 
 // childInTx adds 20 and is frozen before its commit.
 func childInTx(ctx context.Context, pool *pgxpool.Pool) error {
-	o := pgxfence.TxOptions{IdleTimeout: 300 * time.Millisecond}
+	o := pgxfence.TxOptions{IdleTimeout: time.Second}
 	return pgxfence.InTxOptions(ctx, pool, o, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "UPDATE accounts SET balance = balance + 20 WHERE id = 1")
 		readyAndWait()

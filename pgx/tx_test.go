@@ -140,7 +140,7 @@ func TestInTxOptionsAreChecked(t *testing.T) {
 func TestInTxIdleTimeout(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	err := pgxfence.InTxOptions(b.at(5), b.pool, pgxfence.TxOptions{IdleTimeout: 20 * time.Millisecond}, func(tx pgx.Tx) error {
+	err := pgxfence.InTxOptions(b.at(5), b.pool, pgxfence.TxOptions{IdleTimeout: 500 * time.Millisecond}, func(tx pgx.Tx) error {
 		require.NoError(t, addOne(b.ctx)(tx))
 		require.NoError(t, pgxfence.Seal(b.at(6), b.pool), "it waits until the server has ended us")
 		return nil
