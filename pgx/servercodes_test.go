@@ -180,7 +180,8 @@ func TestPgBouncer(t *testing.T) {
 			require.NoError(t, pools[0].QueryRow(b.ctx, `SELECT coalesce(current_setting('fencekit.token', true), '') ||
 				coalesce(current_setting('fencekit.sealed', true), '') || current_setting('idle_in_transaction_session_timeout')`).Scan(&left))
 			require.Equal(t, "0", left, "no session state")
-			require.Zero(t, get[int](b, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"))
+			require.Zero(t, get[int](b, `SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+				WHERE locktype = 'advisory' AND datname = current_database()`))
 		})
 	}
 }
