@@ -15,6 +15,8 @@ have() {
 # A line for each server: is it there, and which Debian package brings it?
 missing=()
 have redis-server valkey-server || missing+=(redis-server)
+have initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
+have pgbouncer /usr/sbin/pgbouncer || missing+=(pgbouncer)
 
 if [ "${#missing[@]}" -eq 0 ]; then
 	echo "setup: all servers are there"
@@ -24,7 +26,7 @@ fi
 if ! have apt-get || [ "$(id -u)" -ne 0 ]; then
 	echo "setup: missing: ${missing[*]}. Install with one of" >&2
 	echo "  sudo apt-get install --no-install-recommends ${missing[*]}" >&2
-	echo "  brew install redis" >&2
+	echo "  brew install redis postgresql pgbouncer" >&2
 	exit 1
 fi
 

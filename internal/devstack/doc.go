@@ -32,4 +32,16 @@
 // and the ForTest functions skip the test. With FENCEKIT_REQUIRE_REAL=1, which
 // make test sets, nothing stands in and nothing is skipped: what is missing
 // fails, and the error names the install command.
+//
+// # Which Postgres
+//
+// [StartPostgres] takes the server at DATABASE_URL, else runs an installed one; as
+// root, with the credentials of user postgres, because the server refuses root's.
+// A test takes a database of its own out of a template, in some 20 ms:
+//
+//	p := devstack.PostgresForTest(t)
+//	url := p.URL(p.DatabaseForTest(t, template))
+//
+// [PostgresProxyForTest] counts round trips and cuts connections at a chosen
+// protocol message; [StartPgBouncer] puts a pooler in transaction mode in front.
 package devstack

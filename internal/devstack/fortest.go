@@ -29,7 +29,7 @@ func startForTest[C any, S interface{ Stop() error }](t TB, start func(context.C
 	t.Helper()
 	s, err := start(context.Background(), cfg)
 	switch {
-	case errors.Is(err, ErrNoRedis) && !RequireReal():
+	case isMissing(err) && !RequireReal():
 		t.Skipf("skipped: %v", err)
 	case err != nil:
 		t.Fatalf("%v", err)
@@ -40,6 +40,11 @@ func startForTest[C any, S interface{ Stop() error }](t TB, start func(context.C
 		}
 	})
 	return s
+}
+
+// isMissing reports whether the machine lacks the program to start.
+func isMissing(err error) bool {
+	return errors.Is(err, ErrNoRedis) || errors.Is(err, ErrNoPostgres) || errors.Is(err, ErrNoPgBouncer)
 }
 
 // one returns the only config, or the zero one.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 )
 
 // process is a running child. The goroutine that started it waits for it, so a
@@ -26,6 +27,11 @@ type process struct {
 // does, and Go ends idle threads' lives as it likes. So the goroutine that forks
 // keeps its thread to itself until the child has ended.
 func startProcess(dir, name string, args ...string) (*process, error) {
+	return startProcessWith(dir, childAttributes(), name, args...)
+}
+
+// startProcessWith is startProcess with attributes of the caller's.
+func startProcessWith(dir string, attr *syscall.SysProcAttr, name string, args ...string) (*process, error) {
 	out, err := os.Create(filepath.Join(dir, "output.log"))
 	if err != nil {
 		return nil, err
@@ -35,7 +41,7 @@ func startProcess(dir, name string, args ...string) (*process, error) {
 	p := &process{cmd: exec.Command(name, args...), logPath: out.Name(), done: make(chan struct{})}
 	p.cmd.Dir = dir
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.SysProcAttr = childAttributes()
+	p.cmd.SysProcAttr = attr
 
 	started := make(chan error)
 	go func() {

@@ -1,0 +1,7 @@
+//go:build unix && !linux
+
+package devstack
+
+import "syscall"
+
+func tuneService(*syscall.SysProcAttr) {}

@@ -1,0 +1,216 @@
+//go:build unix
+
+package pgxfence_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fencekit/fencekit-go/internal/devstack"
+	pgxfence "github.com/fencekit/fencekit-go/pgx"
+)
+
+// child is a running worker process.
+type child struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	lines *bufio.Reader
+}
+
+func startChild(b *bundle, t *testing.T, work, url string) *child {
+	t.Helper()
+	c := &child{t: t, cmd: exec.CommandContext(b.ctx, os.Args[0])}
+	c.cmd.Env = append(os.Environ(), childVariable+"="+work, childURL+"="+url)
+	in, err := c.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := c.cmd.StdoutPipe()
+	require.NoError(t, err)
+	c.in, c.lines = in, bufio.NewReader(out)
+	require.NoError(t, c.cmd.Start())
+	t.Cleanup(func() {
+		_ = c.cmd.Process.Kill()
+		_ = c.cmd.Wait()
+	})
+	return c
+}
+
+// stop returns when the child has stopped: the signal alone says that it will.
+func (c *child) stop() {
+	require.NoError(c.t, c.cmd.Process.Signal(syscall.SIGSTOP))
+	var status syscall.WaitStatus
+	for !status.Stopped() {
+		_, err := syscall.Wait4(c.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		require.NoError(c.t, err)
+		require.False(c.t, status.Exited(), "the child has ended")
+	}
+}
+
+func (c *child) said(want string) {
+	c.t.Helper()
+	require.NoError(c.t, said(c.lines, want))
+}
+
+// freeze stops the child where it waits, and lets it go on as soon as it is thawed.
+func (c *child) freeze() {
+	c.stop()
+	_, err := io.WriteString(c.in, "\n")
+	require.NoError(c.t, err)
+}
+
+func (c *child) thaw() { require.NoError(c.t, c.cmd.Process.Signal(syscall.SIGCONT)) }
+
+// takeOver is the successor: it seals, claims, and sets the balance to 50 under
+// token 9.
+func takeOver(b *bundle) (found int64) {
+	require.NoError(b.t, pgxfence.Seal(b.at(9), b.pool))
+	found, err := pgxfence.Claim(b.at(9), b.pool, accounts,
+		pgxfence.Change{Key: pgxfence.Values{"id": 1}, Returning: []string{"balance"}}, pgx.RowTo[int64])
+	require.NoError(b.t, err)
+	require.NoError(b.t, accounts.Update(b.at(9), b.pool, set(1, 50)))
+	return found
+}
+
+// B12: frozen between claim and write. The write is stale, the successor's stands.
+func TestFrozenBetweenClaimAndWrite(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := startChild(b, t, "claim", b.url)
+	c.said("ready")
+	c.freeze()
+	require.Zero(t, takeOver(b))
+	c.thaw()
+	c.said("ended: stale")
+	require.Equal(t, is(50, 9), b.account(1))
+}
+
+// Frozen inside a transaction, holding the resource's row: the successor gets it
+// when the server ends the idle transaction, and what was in there never happens.
+func TestFrozenInsideInTx(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := startChild(b, t, "transaction", b.url)
+	c.said("ready")
+	c.freeze()
+	require.Zero(t, takeOver(b))
+	c.thaw()
+	c.said("ended: unavailable")
+	require.Equal(t, is(50, 9), b.account(1))
+}
+
+// Frozen after COMMIT was sent, before its reply: the effect has happened, its
+// successor sees it, and the frozen one learns so.
+func TestFrozenAfterCommitWasSent(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	proxy := devstack.PostgresProxyForTest(t, server.Addr())
+	var c *child
+	var once sync.Once
+	frozen, started := make(chan struct{}), make(chan struct{})
+	proxy.CutWhen(func(m devstack.PostgresMessage) bool {
+		if !m.FromServer && bytes.HasPrefix(m.Body, []byte("commit")) {
+			once.Do(func() {
+				<-started
+				c.stop()
+				close(frozen)
+			})
+		}
+		return false
+	})
+	c = startChild(b, t, "once", through(t, b.url, proxy.Addr()))
+	close(started)
+	<-frozen
+	require.Equal(t, int64(100), takeOver(b), "the seal waited for the commit")
+	r, err := pgxfence.Once(b.at(9), b.pool, effect("k"), debit(b.ctx))
+	require.NoError(t, err)
+	require.True(t, r.Replayed)
+	c.thaw()
+	c.said("ended: done")
+	require.Equal(t, is(50, 9), b.account(1))
+}
+
+// C05: the process is killed after its effect; the successor's effect form reports
+// that it is there, and a plain fenced write applies.
+func TestKilledAfterEffect(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := startChild(b, t, "once", b.url)
+	c.said("ended: done")
+	require.NoError(t, c.cmd.Process.Kill())
+	r, err := pgxfence.Once(b.at(6), b.pool, effect("k"), debit(b.ctx))
+	require.NoError(t, err)
+	require.True(t, r.Replayed)
+	require.NoError(t, accounts.Update(b.at(6), b.pool, set(1, r.Value.Balance)))
+	require.Equal(t, is(100, 6), b.account(1))
+}
+
+// Five processes add to a counter while one after the other is frozen for a while.
+// With the claim no acknowledged increment is lost; the control without it loses.
+// FENCEKIT_FAULT=long makes it last.
+func TestFaultCounterOfProcesses(t *testing.T) {
+	t.Parallel()
+	for _, work := range []string{"count claimed", "count unclaimed"} {
+		t.Run(work, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.exec("CREATE SEQUENCE tokens")
+			freezes := 5
+			if os.Getenv("FENCEKIT_FAULT") == "long" {
+				freezes = 60
+			}
+			acknowledged := countInProcesses(b, t, work, freezes)
+			final := b.account(1).Balance
+			t.Logf("%d acknowledged, %d in the database", acknowledged, final)
+			require.Greater(t, acknowledged, int64(freezes), "it goes on")
+			if work == "count claimed" {
+				require.Equal(t, acknowledged, final)
+			} else {
+				require.Less(t, final, acknowledged, "the control must lose")
+			}
+		})
+	}
+}
+
+func countInProcesses(b *bundle, t *testing.T, work string, freezes int) (acknowledged int64) {
+	t.Helper()
+	children := make([]*child, 5)
+	for i := range children {
+		children[i] = startChild(b, t, work, b.url)
+	}
+	eventually(t, func() bool { return b.account(1).Balance > 0 }, "somebody has counted")
+	for i := range freezes {
+		c := children[i%len(children)]
+		c.stop()
+		time.Sleep(time.Duration(130+rand.IntN(150)) * time.Millisecond) // the fault itself
+		c.thaw()
+	}
+	for _, c := range children {
+		require.NoError(t, c.in.Close())
+	}
+	for _, c := range children {
+		line, err := c.lines.ReadString('\n')
+		require.NoError(t, err)
+		n, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+		require.NoError(t, err, line)
+		acknowledged += n
+		c.said("ended: done")
+	}
+	return acknowledged
+}
