@@ -30,7 +30,7 @@ func (c *Claim) Key() Key { return c.key }
 
 func (c *Claim) keys() []string {
 	n := c.names
-	return []string{n.lease(), n.token(), n.queue(), n.waiters(), c.record, waitersOf(c.record)}
+	return []string{n.lease(), n.token(), n.queue(), n.waiters(), c.record, waitersOf(c.record), n.released(c.nonce)}
 }
 
 func (c *Claim) fp() string {
@@ -115,7 +115,7 @@ func (c *Claim) abort(ctx context.Context, floor fence.Value) (raised bool, err 
 	r, err := s.run(ctx, call{
 		script: &s.scripts.abort,
 		keys:   c.keys(),
-		args:   []any{c.nonce, s.epochs.known(), millis(s.opts.TokenRetention), padded(max(0, floor))},
+		args:   []any{c.nonce, s.epochs.known(), millis(s.opts.TokenRetention), padded(max(0, floor)), millis(tombstoneLife)},
 	})
 	if err != nil {
 		return false, err
@@ -145,7 +145,7 @@ func (c *Claim) Suspend(ctx context.Context, d time.Duration) error {
 	r, err := s.run(detached(ctx), call{
 		script: &s.scripts.suspend,
 		keys:   []string{c.names.lease(), c.record},
-		args:   []any{c.nonce, millis(d), millis(d + c.keepFor)},
+		args:   []any{c.nonce, millis(d), millis(d + c.runFor)},
 	})
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ type Result struct {
 // ([fence.FromContext]) and what is known of the attempt ([AttemptFromContext]), and
 // ends with a cause that matches [fence.ErrLeaseLost] when the lease is lost; fn must
 // stop then. Meanwhile the lease is renewed. What fn returns ends the operation:
-//   - a result is stored as the memo. If a newer grant exists, nothing is stored and
+//   - a result is stored as the memo. If somebody has begun this operation since, nothing is stored and
 //     Do returns a [*SupersededError], which matches [fence.ErrLeaseLost].
 //   - an error is returned as it is, never wrapped. By default the operation is aborted
 //     and the next call runs it again; GuardOptions.Judge can decide otherwise.
@@ -42,7 +42,8 @@ func (g *Guard) Do(ctx context.Context, op Op, fn func(context.Context) ([]byte,
 	watch := g.watch(ctx, op)
 	start, err := g.Begin(ctx, op)
 	if err != nil {
-		if g.opts.FailOpen && errors.Is(err, ErrUnavailable) {
+		// A holder that is known to be at work is not run beside.
+		if g.opts.FailOpen && errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrBusy) {
 			return g.unguarded(ctx, op, watch, fn)
 		}
 		watch.refused(err)
@@ -109,10 +110,11 @@ func (r *guarded) body(held context.Context, fn func(context.Context) ([]byte, e
 }
 
 // interrupted cleans up after a body that did not return. Whether an at-most-once
-// body has taken effect is unknown then, so its record stays.
+// body has taken effect is unknown then, so its record stays, without a lease.
 func (r *guarded) interrupted(ctx context.Context) {
 	r.watch.panicked()
 	if r.sealed && r.guard.opts.AtMostOnce {
+		r.watch.aborted(false, r.claim.release(detached(ctx)))
 		return
 	}
 	r.abort(ctx, 0)
@@ -205,8 +207,11 @@ const (
 var Abort = Verdict{}
 
 // Suspend is the verdict that the body has only started the operation, and that its
-// result arrives within d; see [Claim.Suspend].
-func Suspend(d time.Duration) Verdict { return Verdict{kind: suspend, wait: d} }
+// result arrives within d, from 50ms to 10 years; less or more counts as these. See
+// [Claim.Suspend].
+func Suspend(d time.Duration) Verdict {
+	return Verdict{kind: suspend, wait: min(max(d, minLease), maxRetention)}
+}
 
 // MemoiseFailure is the verdict that the operation has failed for good: later calls
 // get a [*FailedError] with the memo.

@@ -204,12 +204,6 @@ func TestMain(m *testing.M) {
 	for _, stop := range stops.all {
 		_ = stop()
 	}
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
 	if err := leaked(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, "goroutines are left when all tests are over:", err)
 		code = 1

@@ -47,6 +47,12 @@ type GuardOptions struct {
 	// which it may run again. It implies NoTakeover and excludes FailOpen.
 	AtMostOnce bool
 
+	// UnknownRetention is how long the record of an at-most-once operation that was
+	// interrupted is kept for an operator. After that the next call runs the body.
+	// Used with AtMostOnce only. Not below Retention; default 30 days, or Retention
+	// if that is longer.
+	UnknownRetention time.Duration
+
 	// FailOpen runs the body unguarded when Redis is unavailable, with no token in
 	// its context. By default the body does not run.
 	FailOpen bool
@@ -72,6 +78,7 @@ type GuardOptions struct {
 const (
 	defaultLease     = 30 * time.Second
 	defaultRetention = 24 * time.Hour
+	defaultUnknown   = 30 * 24 * time.Hour
 	defaultMaxMemo   = 1 << 20
 	largestMaxMemo   = 64 << 20
 	minRenewEvery    = 10 * time.Millisecond
@@ -86,6 +93,9 @@ func (o GuardOptions) withDefaults() (GuardOptions, error) {
 		return o, err
 	}
 	if o.Retention, err = checkDuration("Retention", o.Retention, defaultRetention, minRetention, maxRetention); err != nil {
+		return o, err
+	}
+	if o.UnknownRetention, err = checkDuration("UnknownRetention", o.UnknownRetention, max(defaultUnknown, o.Retention), o.Retention, maxRetention); err != nil {
 		return o, err
 	}
 	if o.MaxMemo == 0 {
@@ -260,7 +270,10 @@ func (g *Guard) claim(op Op) *Claim {
 	c.store, c.resource = s, op.resource()
 	c.names = s.names.resource(c.resource)
 	c.nonce, c.ttl, c.every, c.keepFor = newNonce(), g.opts.LeaseTTL, g.opts.RenewEvery, g.opts.Retention
-	c.record = c.names.record(op.Key)
+	c.record, c.runFor = c.names.record(op.Key), g.opts.Retention
+	if g.opts.AtMostOnce {
+		c.runFor = max(c.keepFor, g.opts.UnknownRetention)
+	}
 	c.once, c.noTakeover, c.maxTakeovers = g.opts.AtMostOnce, g.opts.NoTakeover, g.opts.MaxTakeovers
 	return c
 }
@@ -276,7 +289,7 @@ func (c *Claim) try(ctx context.Context, op Op, p *place) (Start, error) {
 			c.nonce, millis(c.ttl), c.holder,
 			s.epochs.known(), padded(op.Floor), millis(s.opts.TokenRetention),
 			p.channel, p.ticket, millis(queueLife),
-			millis(c.ttl + c.keepFor), op.Execution.id(), op.Execution.order(),
+			millis(c.ttl + c.runFor), op.Execution.id(), op.Execution.order(),
 			c.fp(), flag(!c.noTakeover), flag(c.once), c.maxTakeovers,
 		},
 		epochs: 3,
@@ -318,6 +331,8 @@ func (c *Claim) refusal(r reply, f *reader, p *place) error {
 		return busy(r, c.resource, p)
 	case "failed":
 		err = &FailedError{Key: c.key, Memo: []byte(f.text())}
+	case "lost": // we gave up, and this attempt was still on its way
+		err = &LostError{Resource: c.resource, Step: "begin"}
 	case "oversize":
 		err = &ResultUnavailableError{Key: c.key, Size: f.count(), Limit: f.count()}
 	case "mismatch":

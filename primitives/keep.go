@@ -30,8 +30,9 @@ func (t *tenure) Keep(ctx context.Context) (held context.Context, stop context.C
 	t.mu.Lock()
 	k := &kept{tenure: t, cancel: cancel, due: t.sent.Add(t.renewEvery())}
 	t.mu.Unlock()
-	k.timer = time.AfterFunc(time.Until(t.Deadline()), k.expire)
+	k.timer = time.AfterFunc(time.Hour, k.expire)
 	t.store.keeper.add(k)
+	k.timer.Reset(time.Until(t.Deadline()))
 	return ctx, func() {
 		t.store.keeper.remove(k)
 		k.timer.Stop()

@@ -2,6 +2,7 @@ package primitives
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -75,22 +76,30 @@ func (s *Store) TryAcquire(ctx context.Context, resource string, opts LeaseOptio
 // while fn runs, and released after. The context of fn carries the token and ends
 // with a cause that matches [fence.ErrLeaseLost] if the lease is lost; fn must
 // stop then. Hold returns fn's error as it is. If fn returned nil and the lease
-// was lost before it did, Hold returns that.
+// was lost before it did, Hold returns that. A lease that cannot be released because
+// Redis does not answer ends with its TTL, and is no error.
 func (s *Store) Hold(ctx context.Context, resource string, opts LeaseOptions, fn func(context.Context) error) error {
 	lease, err := s.Acquire(ctx, resource, opts)
 	if err != nil {
 		return err
 	}
 	held, stop := lease.Keep(ctx)
-	defer lease.giveUp(detached(ctx))
-	defer stop()
+	released := false
+	defer func() {
+		stop()
+		if !released { // also after a panic in fn
+			lease.giveUp(detached(ctx))
+		}
+	}()
 	if err := fn(held); err != nil {
 		return err
 	}
-	if lost := lostCause(held); lost != nil {
-		return lost
+	stop()
+	released = true
+	if err := lease.Release(ctx); errors.Is(err, fence.ErrLeaseLost) {
+		return err
 	}
-	return nil
+	return lostCause(held)
 }
 
 func (s *Store) acquire(ctx context.Context, resource string, opts LeaseOptions, wait time.Duration) (*Lease, error) {
@@ -122,7 +131,7 @@ func (l *Lease) try(ctx context.Context, opts LeaseOptions, p *place) error {
 	sent := time.Now()
 	r, err := s.run(ctx, call{
 		script: &s.scripts.acquire,
-		keys:   []string{n.lease(), n.token(), n.queue(), n.waiters()},
+		keys:   []string{n.lease(), n.token(), n.queue(), n.waiters(), n.released(l.nonce)},
 		args: []any{
 			l.nonce, millis(opts.TTL), opts.Holder,
 			s.epochs.known(), padded(opts.Floor), millis(s.opts.TokenRetention),
@@ -141,6 +150,8 @@ func (l *Lease) try(ctx context.Context, opts LeaseOptions, p *place) error {
 		return l.startable(f.err)
 	case "busy":
 		return busy(r, l.resource, p)
+	case "lost": // we gave up, and this attempt was still on its way
+		return &LostError{Resource: l.resource, Step: "begin"}
 	}
 	return r.unexpected()
 }
@@ -167,25 +178,6 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // ends with its TTL. Release works on a context that has ended.
 func (l *Lease) Release(ctx context.Context) error { return l.release(detached(ctx)) }
 
-func (l *Lease) release(ctx context.Context) error {
-	s, n := l.store, l.names
-	r, err := s.run(ctx, call{
-		script: &s.scripts.release,
-		keys:   []string{n.lease(), n.token(), n.queue(), n.waiters(), n.released(l.nonce)},
-		args:   []any{l.nonce, s.epochs.known(), millis(s.opts.TokenRetention), millis(tombstoneLife)},
-	})
-	if err != nil {
-		return err
-	}
-	switch r.word {
-	case "released":
-		return nil
-	case "lost":
-		return l.lost("release", r)
-	}
-	return r.unexpected()
-}
-
 // tombstoneLife is longer than go-redis may take to repeat a release whose reply
 // was lost.
 const tombstoneLife = time.Minute
@@ -199,7 +191,8 @@ type tenure struct {
 	nonce    string
 	ttl      time.Duration
 	record   string        // Redis name of the record that lives under the lease, or ""
-	keepFor  time.Duration // retention of that record
+	keepFor  time.Duration // retention of that record when it is finished
+	runFor   time.Duration // how long it outlives its lease while it is not
 	every    time.Duration // between renewals; 0 for a third of the TTL
 
 	mu       sync.Mutex
@@ -255,14 +248,14 @@ func (t *tenure) renewed(sent time.Time, ttl time.Duration) {
 
 // renewal is the call that renews this tenure.
 func (t *tenure) renewal(ttl time.Duration) call {
-	keys := []string{t.names.lease()}
+	keys := []string{t.names.lease(), t.names.token()}
 	if t.record != "" {
 		keys = append(keys, t.record)
 	}
 	return call{
 		script: &t.store.scripts.renew,
 		keys:   keys,
-		args:   []any{t.nonce, millis(ttl), millis(ttl + t.keepFor)},
+		args:   []any{t.nonce, millis(ttl), millis(ttl + t.runFor), millis(t.store.opts.TokenRetention)},
 	}
 }
 
@@ -282,6 +275,26 @@ func (t *tenure) renewedBy(r reply, step string, sent time.Time, ttl time.Durati
 		return nil
 	case "lost":
 		return t.lost(step, r)
+	}
+	return r.unexpected()
+}
+
+// release gives up the lease and nothing else.
+func (t *tenure) release(ctx context.Context) error {
+	s, n := t.store, t.names
+	r, err := s.run(ctx, call{
+		script: &s.scripts.release,
+		keys:   []string{n.lease(), n.token(), n.queue(), n.waiters(), n.released(t.nonce)},
+		args:   []any{t.nonce, s.epochs.known(), millis(s.opts.TokenRetention), millis(tombstoneLife)},
+	})
+	if err != nil {
+		return err
+	}
+	switch r.word {
+	case "released":
+		return nil
+	case "lost":
+		return t.lost("release", r)
 	}
 	return r.unexpected()
 }

@@ -170,9 +170,12 @@ func (s *Store) readRecord(ctx context.Context, name string) (Record, error) {
 
 // Result returns the memo of an operation that is done. Otherwise the error is
 // [ErrNotFound], [*BusyError] while it runs, [*FailedError],
-// [*ResultUnavailableError], or one that Status returns.
+// [*ResultUnavailableError], [*MismatchError], or one that Status returns.
 func (s *Store) Result(ctx context.Context, op Op) ([]byte, error) {
 	r, err := s.Status(ctx, op)
+	if err == nil {
+		err = r.mismatch(op)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -194,21 +197,41 @@ func (s *Store) Result(ctx context.Context, op Op) ([]byte, error) {
 		Remaining: max(left, time.Millisecond)}
 }
 
-// Clear drops the record of op, if it is finished or was interrupted, so that the
-// next call runs it again. Somebody at work is a [*BusyError]. An unknown operation
-// is no error.
-func (s *Store) Clear(ctx context.Context, op Op) error {
-	if err := op.check(); err != nil {
-		return err
+// mismatch is the error for a record that was made from other input than op.
+func (r Record) mismatch(op Op) error {
+	asked := op.Fingerprint.String()
+	if op.Fingerprint.IsZero() || r.fp == "" || r.fp == asked {
+		return nil
 	}
-	err := s.forget(ctx, Record{name: s.names.resource(op.resource()).record(op.Key)})
+	return &MismatchError{Key: op.Key, Stored: r.fp, Asked: asked, Holder: r.Holder}
+}
+
+// Clear drops the record of op, if it is finished or was interrupted, so that the
+// next call runs it again. Somebody at work is a [*BusyError], other input a
+// [*MismatchError], and an interrupted at-most-once operation an
+// [*OutcomeUnknownError]: that is for [Store.Forget] and [Store.Resolve]. A record
+// that changes meanwhile is [ErrChanged]. An unknown operation is no error.
+func (s *Store) Clear(ctx context.Context, op Op) error {
+	r, err := s.Status(ctx, op)
+	if err == nil {
+		err = r.mismatch(op)
+	}
+	switch {
+	case err != nil:
+		return err
+	case r.State == Absent:
+		return nil
+	case r.AtMostOnce && r.Stuck():
+		return &OutcomeUnknownError{Key: op.Key, Holder: r.Holder, Began: r.Began}
+	}
+	err = s.forget(ctx, r)
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	return err
 }
 
-// forget drops a record with a compare-and-set on what was seen, if anything was.
+// forget drops a record with a compare-and-set on what was seen.
 func (s *Store) forget(ctx context.Context, seen Record) error {
 	r, err := s.run(ctx, call{
 		script: &s.scripts.recordForget,

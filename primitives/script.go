@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-//go:embed lua
+//go:embed lua/*.lua lua/lib/*.lua
 var luaFiles embed.FS
 
 // script is one Lua script: its text with the fragments that it includes in

@@ -80,11 +80,11 @@ func mayHold(err error) bool {
 func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record string, p *place, err error,
 	try func(context.Context, *place) error,
 ) error {
+	over := stopwatch(bound)
+	defer over.Stop()
 	w := s.hub.join(ctx, nonce, record)
 	defer s.hub.leave(w)
 	p.channel = s.hub.channel
-	over := stopwatch(bound)
-	defer over.Stop()
 	look := time.NewTimer(0)
 	defer look.Stop()
 	for {
@@ -95,6 +95,8 @@ func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record st
 			err = answer
 		case ctx.Err() != nil && errors.Is(answer, context.Cause(ctx)):
 			return endedWait(ctx, err)
+		case errors.Is(answer, ErrUnavailable):
+			return fmt.Errorf("%w while waiting: %w", answer, err)
 		default:
 			return answer
 		}
@@ -108,8 +110,9 @@ func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record st
 			case <-look.C:
 				break sleeping
 			case d := <-w.check:
-				if d += pastEnd; d < time.Until(at) { // no message puts a look off
-					look.Reset(d)
+				if sooner := time.Now().Add(d + pastEnd); sooner.Before(at) { // no message puts a look off
+					at = sooner
+					look.Reset(time.Until(at))
 				}
 			case <-over.C:
 				return err

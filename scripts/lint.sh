@@ -5,6 +5,8 @@ cd "$(dirname "$0")/.."
 root=$PWD
 
 lint=$(scripts/tool.sh golangci-lint)
+# Its cache knows nothing of where a checkout lies, but the rules do.
+export GOLANGCI_LINT_CACHE="$root/.bin/lint-cache"
 "$lint" config verify
 modules=$(scripts/modules.sh)
 for module in $modules; do

@@ -1,23 +1,26 @@
 -- abort: an operation ended without a result: drop its record and its lease if
 -- they are ours, leave the queue, and hand the lease on.
 -- KEYS  1 lease  2 token  3 queue  4 waiters  5 record  6 who waits for it
+--       7 tombstone of the nonce
 -- ARGV  1 nonce  2 epochs known  3 token ttl, ms
 --       4 floor, 19 digits: the next token goes above it, if the lease is still ours
+--       5 tombstone ttl, ms
 -- returns {'aborted', '1' if the floor was raised}
 --         {'corrupt', key, reason}
 -- include: clock soft token held epoch grant state queue
 local nonce = ARGV[1]
-local record, bad = read_record(KEYS[5])
-if bad then return bad end
-if record and record.nonce == nonce and not record.finished then
-  redis.call('DEL', KEYS[5])
-  if record.token == '' then tell_finished(KEYS[5]) end -- there is no lease to hand on
-end
-leave(nonce)
-
+leave(nonce) -- first: it is never refused for lack of memory, and what follows then is not either
+redis.call('SET', KEYS[7], '1', 'PX', ARGV[5]) -- a begin that is still on its way comes too late
 local lease = read_lease(KEYS[1])
 local last = read_token(KEYS[2])
 local raise = lease and last and lease.nonce == nonce and ARGV[4] > last
 if raise then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[3]) end
 drop(nonce, ARGV[2], ARGV[3])
+
+local record, bad = read_record(KEYS[5])
+if bad then return bad end
+if record and record.nonce == nonce and not record.finished then
+  redis.call('DEL', KEYS[5])
+  if record.token == '' then tell_finished(KEYS[5]) end -- there was no lease to hand on
+end
 return {'aborted', raise and '1' or '0'}

@@ -1,11 +1,12 @@
 -- begin: start one guarded operation: look at its record, take the lease of its
 -- resource, issue the token, mark the record running; all or nothing.
 -- KEYS  1 lease  2 token  3 queue  4 waiters  5 record  6 who waits for it
+--       7 tombstone of the nonce
 -- ARGV  1 nonce  2 lease ttl, ms  3 holder
 --       4 epochs known  5 floor, 19 digits  6 token ttl, ms
 --       7 channel of a caller that waits, else ''  8 its ticket, '' at first  9 its life in the queue, ms
 --       10 record ttl, ms  11 execution, or ''  12 order of the attempt in it
---       13 fingerprint, or ''  14 '1' if a newer attempt takes over
+--       13 fingerprint, or ''  14 '1' if a newer attempt may take over
 --       15 '1' for at most once  16 limit of takeovers, 0 for none
 -- returns {'begun' | 'reclaimed' | 'takeover', token, takeovers}
 --         {'done' | 'failed', memo}
@@ -14,6 +15,7 @@
 --         {'mismatch', fingerprint of the record, holder}
 --         {'poisoned', takeovers, holder}
 --         {'unknown', holder, began ms}
+--         {'lost'}         the caller has given it up meanwhile
 --         {'unregistered', replication id, the id that it follows}  nothing was granted
 --         {'corrupt', key, reason}
 -- A repeat with the nonce of the present holder gets the same grant again.
@@ -23,7 +25,7 @@ local exec, order, fp = ARGV[11], ARGV[12], ARGV[13]
 local once, limit = ARGV[15] == '1', tonumber(ARGV[16])
 local time = clock()
 local who = {nonce = nonce, ttl = ttl, exec = exec, order = order, holder = ARGV[3], op = KEYS[5],
-  channel = ARGV[7], ticket = ARGV[8], life = tonumber(ARGV[9])}
+  fixed = (once or ARGV[14] ~= '1') and '1' or '0', floor = ARGV[5], channel = ARGV[7], ticket = ARGV[8], life = tonumber(ARGV[9])}
 
 -- start marks the record running.
 local function start(how, token, takeovers)
@@ -35,12 +37,13 @@ local function start(how, token, takeovers)
 end
 
 -- The common way: it is new, nobody has the resource, and nobody waits.
-if redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5]) == 0 then
+if redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5], KEYS[7]) == 0 then
   local token, bad = grant(time, who, epochs, ARGV[5], token_ttl)
   return bad or start('begun', token, '0')
 end
 
 -- include: state held queue
+if redis.call('EXISTS', KEYS[7]) == 1 then return {'lost'} end
 local lease, bad = read_lease(KEYS[1])
 if bad then return bad end
 local record
@@ -71,7 +74,7 @@ if not lease then
 end
 if lease and lease.nonce ~= nonce then
   local newer = exec ~= '' and lease.exec == exec and order > lease.order
-  if not newer or once or ARGV[14] ~= '1' then return busy_reply(time, lease, who) end
+  if not newer or lease.fixed or who.fixed == '1' then return busy_reply(time, lease, who) end
   how = 'takeover'
   if lease.token > floor then floor = lease.token end
 end

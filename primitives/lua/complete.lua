@@ -38,7 +38,8 @@ end
 local record, bad = read_record(KEYS[5])
 if bad then return bad end
 if record and (record.nonce ~= nonce or record.how == 'resolved') then return {'superseded', record.holder, record.token} end
-if not record and token ~= '' then -- lost, as after a flush: ours unless somebody came after us
+if not record and token == '' then return {'superseded', '', ''} end -- nothing says that nobody came after us
+if not record then -- lost, as after a flush: ours unless somebody came after us
   local last
   last, bad = read_token(KEYS[2])
   if bad then return bad end

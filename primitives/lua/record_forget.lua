@@ -1,6 +1,6 @@
 -- record_forget: drop a record that nobody is working on.
 -- KEYS  1 record  2 lease
--- ARGV  1 state and 2 nonce that the caller saw, both '' for "whatever it is"
+-- ARGV  1 state and 2 nonce that the caller saw
 -- returns {'forgotten'}
 --         {'absent'}
 --         {'changed', state}                    not what the caller saw
@@ -10,7 +10,7 @@
 local record, bad = read_record(KEYS[1])
 if bad then return bad end
 if not record then return {'absent'} end
-if ARGV[2] ~= '' and (record.nonce ~= ARGV[2] or record.state ~= ARGV[1]) then
+if record.nonce ~= ARGV[2] or record.state ~= ARGV[1] then
   return {'changed', record.state}
 end
 local lease

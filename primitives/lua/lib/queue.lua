@@ -26,10 +26,10 @@ end
 local function read_entry(nonce)
   local ok, entry = pcall(cjson.decode, soft('HGET', KEYS[4], nonce) or '')
   if not ok or type(entry) ~= 'table' or not is_wake(entry.channel) then return nil end
-  for _, field in ipairs({'ttl', 'exec', 'order', 'holder', 'op', 'alive'}) do
+  for _, field in ipairs({'ttl', 'exec', 'order', 'holder', 'op', 'fixed', 'floor', 'alive'}) do
     if type(entry[field]) ~= 'string' then return nil end
   end
-  return is_count(entry.ttl) and is_count(entry.alive) and entry
+  return is_count(entry.ttl) and is_count(entry.alive) and is_token(entry.floor) and entry
 end
 
 -- first_waiter: the longest waiting one that is still alive, as nonce and entry.
@@ -46,12 +46,11 @@ local function first_waiter(at)
 end
 
 -- hand_on gives the free lease to the first live waiter: pops it, mints its
--- token above `floor`, writes its lease and tells its process. It tells the one behind to look
--- again when the claim ends, in case the first is dead. Waiters for the record
+-- token above `floor`, writes its lease and tells its process. It tells the one
+-- behind to look again when the claim ends, in case the first is dead. Waiters for the record
 -- `done` have been told already and are passed over.
 local function hand_on(time, epochs, floor, token_ttl, done)
   if not epoch_here(epochs) then return end -- who looks next will have it registered
-  if not is_token(floor) then floor = ZERO end
   local at = millis(time)
   local nonce, entry = first_waiter(at)
   while nonce and done and entry.op == done do
@@ -61,8 +60,9 @@ local function hand_on(time, epochs, floor, token_ttl, done)
   if not nonce then return end
   leave(nonce)
   local claim = math.min(CLAIM, tonumber(entry.ttl))
+  if not is_token(floor) or entry.floor > floor then floor = entry.floor end
   local token = grant(time, {nonce = nonce, ttl = decimal(claim), exec = entry.exec,
-    order = entry.order, holder = entry.holder}, epochs, floor, token_ttl)
+    order = entry.order, holder = entry.holder, fixed = entry.fixed}, epochs, floor, token_ttl)
   if not token then return end
   redis.call('PUBLISH', entry.channel, 'granted ' .. nonce)
   local behind, next_entry = first_waiter(at)
@@ -101,7 +101,7 @@ end
 
 -- join puts a caller into the queue, or keeps its place there, for `life` ms. It
 -- returns ticket and rank, or nil and a reply.
--- `who` is {nonce, ttl, exec, order, holder, channel, ticket, life, op}.
+-- `who` is {nonce, ttl, exec, order, holder, fixed, floor, channel, ticket, life, op}.
 local function join(time, who)
   local ticket = who.ticket
   if ticket == '' then ticket = decimal((time[1] - START) * 1e6 + time[2]) end
@@ -109,7 +109,8 @@ local function join(time, who)
   redis.call('PEXPIRE', KEYS[3], who.life)
   local entry = cjson.encode({
     channel = who.channel, ttl = who.ttl, exec = who.exec, order = who.order,
-    holder = who.holder, op = who.op, alive = decimal(millis(time) + who.life)})
+    holder = who.holder, op = who.op, fixed = who.fixed, floor = who.floor,
+    alive = decimal(millis(time) + who.life)})
   if not soft('HSET', KEYS[4], who.nonce, entry) then
     leave(who.nonce)
     return nil, corrupt(KEYS[4], 'it is not the waiters of a queue')

@@ -20,12 +20,12 @@ local function read_hash(key, ...)
 end
 
 local function read_lease(key)
-  local v, left, bad = read_hash(key, 'nonce', 'token', 'exec', 'order', 'holder', 'since')
+  local v, left, bad = read_hash(key, 'nonce', 'token', 'exec', 'order', 'holder', 'since', 'fixed')
   if not v then return nil, bad end
   if not is_token(v[2]) then return nil, corrupt(key, 'its token is malformed') end
   if not is_count(v[6] or '') then return nil, corrupt(key, 'its time is malformed') end
   return {left = left, nonce = v[1], token = v[2], exec = v[3] or '', order = v[4] or '',
-    holder = v[5] or '', since = v[6]}
+    holder = v[5] or '', since = v[6], fixed = v[7] == '1'}
 end
 
 -- read_record: everything but the memo, which may be large. Its token is empty if
