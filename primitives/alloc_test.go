@@ -49,18 +49,18 @@ func TestAGuardedCallAllocatesNoMoreThanStated(t *testing.T) { //nolint:parallel
 		most float64
 		call func() error
 	}{
-		{"Begin and Complete", 72, func() error {
+		{"Begin and Complete", 78, func() error {
 			start, err := guard.Begin(ctx, Op{Key: key})
 			if err != nil {
 				return err
 			}
 			return start.Claim.Complete(ctx, memo)
 		}},
-		{"Do", 84, func() error {
+		{"Do", 90, func() error {
 			_, err := guard.Do(ctx, Op{Key: key}, func(context.Context) ([]byte, error) { return memo, nil })
 			return err
 		}},
-		{"Acquire and Release", 48, func() error {
+		{"Acquire and Release", 52, func() error {
 			l, err := store.Acquire(ctx, "r", LeaseOptions{})
 			if err != nil {
 				return err

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/fencekit/fencekit-go/primitives/fence"
 )
 
 // Bounds of what callers configure.
@@ -41,6 +43,17 @@ func checkText(field, s string, most int) error {
 	}
 	return nil
 }
+
+// checkFloor refuses a floor above which no token is left.
+func checkFloor(field string, v fence.Value) error {
+	if v < 0 || v.Epoch() >= maxEpoch {
+		return &OptionError{field, fmt.Sprintf("%d leaves no room for a token above it", v)}
+	}
+	return nil
+}
+
+// maxEpoch is the last epoch that a token has.
+const maxEpoch = 8191
 
 func checkResource(resource string) error {
 	if resource == "" {

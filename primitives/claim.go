@@ -52,7 +52,7 @@ func (c *Claim) Complete(ctx context.Context, memo []byte) error {
 }
 
 // Fail is Complete for an operation that has failed for good: later calls get a
-// [*FailedError] with the memo.
+// [*FailedError] with the memo, or with none if it was above the limit.
 func (c *Claim) Fail(ctx context.Context, memo []byte) error {
 	return c.finish(ctx, "failed", memo)
 }
@@ -107,6 +107,9 @@ func (c *Claim) Abort(ctx context.Context) error {
 // clock went back. The next token of the resource is above seen. It returns false if
 // the lease is not the newest after all: then the refusal was right.
 func (c *Claim) AbortAbove(ctx context.Context, seen fence.Value) (raised bool, err error) {
+	if err := checkFloor("seen", seen); err != nil {
+		return false, err
+	}
 	return c.abort(detached(ctx), seen)
 }
 
@@ -170,8 +173,12 @@ type claimText struct {
 }
 
 // MarshalText writes the claim, so that another process can end it. Who has the
-// text can complete the operation: treat it as a secret.
+// text can complete the operation: treat it as a secret. A claim made by
+// [Store.TryBegin] is an [*OptionError].
 func (c *Claim) MarshalText() ([]byte, error) {
+	if !c.Token().Valid() {
+		return nil, &OptionError{"claim", "has no lease: only one made by Guard.Begin travels"}
+	}
 	return json.Marshal(claimText{
 		Key: c.key.String(), Resource: c.resource, Nonce: c.nonce, Token: c.Token().Value,
 		Fingerprint: c.fp(), Holder: c.holder,

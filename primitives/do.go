@@ -129,15 +129,15 @@ func (r *guarded) judge(err error) Verdict {
 }
 
 func (r *guarded) failed(ctx context.Context, err, lost error, verdict Verdict) {
-	r.watch.failed(err, lost)
+	r.watch.failed(err, lost, verdict)
 	if lost != nil && r.sealed && r.guard.opts.AtMostOnce {
 		return // interrupted: its outcome is unknown
 	}
 	switch verdict.kind {
 	case suspend:
-		r.watch.suspended(r.claim.Suspend(ctx, verdict.wait))
+		r.watch.aborted(false, r.claim.Suspend(ctx, verdict.wait))
 	case memoise:
-		r.watch.stored(r.claim.Fail(ctx, verdict.memo), len(verdict.memo))
+		r.watch.aborted(false, r.claim.Fail(ctx, verdict.memo))
 	case abort:
 		r.abort(ctx, seen(err, r.claim.resource))
 	}
@@ -164,6 +164,9 @@ func seen(err error, resource string) fence.Value {
 }
 
 func (r *guarded) abort(ctx context.Context, floor fence.Value) {
+	if checkFloor("", floor) != nil { // a store that has seen nonsense must not lock the resource
+		floor = 0
+	}
 	raised, err := r.claim.AbortAbove(ctx, floor)
 	r.watch.aborted(raised, err)
 }
@@ -172,10 +175,11 @@ func (r *guarded) abort(ctx context.Context, floor fence.Value) {
 // success an error: failing for less would have the effect repeated.
 func (r *guarded) succeeded(ctx context.Context, memo []byte, lost error) (Result, error) {
 	err := r.claim.Complete(ctx, memo)
-	r.watch.stored(err, len(memo))
+	kept := len(memo) <= r.guard.opts.MaxMemo
+	r.watch.stored(err, len(memo), kept)
 	switch {
 	case err == nil:
-		r.result.MemoStored = len(memo) <= r.guard.opts.MaxMemo
+		r.result.MemoStored = kept
 		return r.result, nil
 	case errors.Is(err, fence.ErrLeaseLost):
 		return r.result, err

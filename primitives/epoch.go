@@ -65,7 +65,7 @@ func (e *epochs) ask(ctx context.Context, id string) (int64, error) {
 		return 0, &CorruptError{"the reply about its replication", fmt.Sprintf("%q is not a replication id", id)}
 	}
 	epoch, err := e.store.Epoch(ctx, id)
-	if err == nil && (epoch < 1 || epoch > 8191) {
+	if err == nil && (epoch < 1 || epoch > maxEpoch) {
 		err = fmt.Errorf("the epoch store answered %d, which is outside 1 to 8191", epoch)
 	}
 	if err != nil {

@@ -36,7 +36,7 @@ var (
 	// times. It is not run again until the record is forgotten.
 	ErrPoisoned = errors.New("fencekit: poisoned")
 	// ErrOutcomeUnknown: an at-most-once operation was interrupted, and nobody knows
-	// whether it took effect. An operator must complete or forget its record.
+	// whether it took effect. An operator must resolve or forget its record.
 	ErrOutcomeUnknown = errors.New("fencekit: outcome unknown")
 	// ErrFailed: the operation failed for good, and the failure was memoised.
 	ErrFailed = errors.New("fencekit: memoised failure")

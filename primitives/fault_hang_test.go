@@ -186,3 +186,26 @@ func TestOneDeadConnectionDoesNotUseUpTheBudget(t *testing.T) {
 	<-hit.Struck()
 	require.True(t, lease.Token().Valid())
 }
+
+// FailOpen does not run a body beside a holder that it has been told of: Redis went away
+// while this caller waited for it.
+func TestFailOpenDoesNotRunBesideAKnownHolder(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil, Options{Timeout: 2 * time.Second})
+	op, body := r.op(), &counted{}
+	r.claim(r.guard(GuardOptions{}), op)
+	guard, err := NewGuard(r.far, GuardOptions{FailOpen: true, Wait: time.Minute})
+	require.NoError(t, err)
+	answer := make(chan error, 1)
+	go func() {
+		_, err := guard.Do(r.ctx(), op, body.body)
+		answer <- err
+	}()
+	eventually(t, "it waits", func() bool { return r.waiters(op.resource()) == 1 })
+	require.NoError(t, r.proxy.Refuse())
+	r.proxy.Reset()
+	err = <-answer
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, err, ErrBusy)
+	require.Zero(t, body.runs.Load())
+}

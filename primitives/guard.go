@@ -205,8 +205,8 @@ func (op Op) check() error {
 	if err := checkKey(op.Key); err != nil {
 		return err
 	}
-	if op.Floor < 0 {
-		return &OptionError{"Floor", fmt.Sprintf("%d is negative", op.Floor)}
+	if err := checkFloor("Floor", op.Floor); err != nil {
+		return err
 	}
 	if err := checkText("Holder", op.Holder, maxHolder); err != nil {
 		return err

@@ -333,8 +333,14 @@ func TestWaitEndsWithTheAnswerOrTheContext(t *testing.T) {
 		other := e.op()
 		e.claim(g, other)
 		ctx, cancel := context.WithCancelCause(e.ctx())
-		time.AfterFunc(10*time.Millisecond, func() { cancel(errStop) })
-		_, err := g.Begin(ctx, other)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := g.Begin(ctx, other)
+			ended <- err
+		}()
+		eventually(e, "it stands in line", func() bool { return e.waiters(other.resource()) == 1 })
+		cancel(errStop)
+		err := <-ended
 		require.ErrorIs(e, err, errStop)
 		require.ErrorIs(e, err, ErrBusy)
 

@@ -43,7 +43,7 @@ func (s *Store) Check(ctx context.Context) (Health, error) {
 	if !s.direct {
 		h.warn("the client does not say that it honours ContextTimeoutEnabled: a call that ends in mid-command leaves a goroutine behind until go-redis times out")
 	}
-	if c, ok := s.client.(*redis.ClusterClient); ok && c.Options().ClusterStateReloadInterval > 3*time.Second {
+	if c, ok := s.client.(cluster); ok && c.Options().ClusterStateReloadInterval > 3*time.Second {
 		h.warn("ClusterStateReloadInterval is %s: that is how long a failover may go unseen; use 1s", c.Options().ClusterStateReloadInterval)
 	}
 	return h, nil

@@ -41,8 +41,8 @@ func newHub(client Client, channel string) *hub {
 }
 
 // join registers a waiter, and subscribes if it is the first. It returns when the
-// subscription stands, or after a moment without: a timer stands behind it.
-func (h *hub) join(ctx context.Context, nonce, record string) *waiter {
+// subscription stands, or without when patience ends: a timer stands behind it.
+func (h *hub) join(ctx context.Context, nonce, record string, patience time.Duration) *waiter {
 	w := &waiter{nonce: nonce, record: record, woken: make(chan struct{}, 1), check: make(chan time.Duration, 1)}
 	h.mu.Lock()
 	h.waiters[nonce] = w
@@ -58,12 +58,12 @@ func (h *hub) join(ctx context.Context, nonce, record string) *waiter {
 	sub := h.sub
 	h.mu.Unlock()
 
-	patience := time.NewTimer(behindFirst)
-	defer patience.Stop()
+	late := time.NewTimer(patience)
+	defer late.Stop()
 	select {
 	case <-sub.ready:
 	case <-ctx.Done():
-	case <-patience.C:
+	case <-late.C:
 	}
 	return w
 }

@@ -16,8 +16,9 @@ import (
 // returns carries the token, and ends
 //   - when ctx does,
 //   - when stop is called, with [context.Canceled] as its cause,
-//   - when the lease is lost, with a cause that matches [fence.ErrLeaseLost]: as soon
-//     as Redis says so, and at [Lease.Deadline] even while Redis does not answer.
+//   - when the lease is lost or given up, with a cause that matches
+//     [fence.ErrLeaseLost]: as soon as Redis says so, in answer to a renewal or to any
+//     other call on the lease, and at [Lease.Deadline] even while Redis does not answer.
 //
 // All leases of a [Store] are renewed together, with one pipelined round trip for
 // all that are due (one for each primary of a cluster). Transient errors
@@ -33,11 +34,21 @@ func (t *tenure) Keep(ctx context.Context) (held context.Context, stop context.C
 	k.timer = time.AfterFunc(time.Hour, k.expire)
 	t.store.keeper.add(k)
 	k.timer.Reset(time.Until(t.Deadline()))
+	if over := t.over(); over != nil { // also if it ended while we were at it
+		t.store.keeper.end(t, over)
+	}
 	return ctx, func() {
 		t.store.keeper.remove(k)
 		k.timer.Stop()
 		cancel(context.Canceled)
 	}
+}
+
+// over is why the tenure is over for good, or nil.
+func (t *tenure) over() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ended
 }
 
 func (t *tenure) renewEvery() time.Duration {
@@ -71,23 +82,22 @@ func (k *kept) expire() {
 		k.timer.Reset(left)
 		return
 	}
-	k.store.keeper.remove(k)
-	k.cancel(&LostError{Resource: k.resource, Token: k.Token().Value, Step: "deadline"})
+	k.end(&LostError{Resource: k.resource, Token: k.Token().Value, Step: "deadline"})
 }
 
-// apply takes the outcome of one renewal and says when the next is due; never, if
-// the lease is lost.
-func (k *kept) apply(r reply, err error, sent time.Time) (due time.Time, lost error) {
+// apply takes the outcome of one renewal and says when the next is due, if the lease
+// is not lost.
+func (k *kept) apply(r reply, err error, sent time.Time) (due time.Time, lost bool) {
 	if err == nil {
 		err = k.renewedBy(r, "renew", sent, k.ttl)
 	}
 	switch {
 	case err == nil:
-		return sent.Add(k.renewEvery()), nil
+		return sent.Add(k.renewEvery()), false
 	case errors.Is(err, fence.ErrLeaseLost):
-		return due, err
+		return due, true
 	}
-	return time.Now().Add(k.retryEvery()), nil
+	return time.Now().Add(k.retryEvery()), false
 }
 
 // retryEvery is the time between attempts while Redis does not answer.
@@ -125,6 +135,18 @@ func (k *keeper) remove(t *kept) {
 	if len(k.all) == 0 {
 		k.timer.Stop()
 		k.next = time.Time{}
+	}
+}
+
+// end stops renewing what is kept of t, and ends its contexts.
+func (k *keeper) end(t *tenure, cause error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for kept := range k.all {
+		if kept.tenure == t {
+			delete(k.all, kept)
+			kept.cancel(cause)
+		}
 	}
 }
 
@@ -168,12 +190,12 @@ func (k *keeper) takeDue(now time.Time) (batch []*kept) {
 // does not keep the leases of the others from being renewed.
 func (k *keeper) byPrimary(batch []*kept) map[*redis.Client][]*kept {
 	groups := map[*redis.Client][]*kept{}
-	cluster, isCluster := k.store.client.(*redis.ClusterClient)
+	nodes, isCluster := k.store.client.(cluster)
 	for _, t := range batch {
 		var node *redis.Client
 		if isCluster {
 			// An error leaves nil, a group of its own: renewing it will tell.
-			node, _ = cluster.MasterForKey(context.Background(), t.names.lease())
+			node, _ = nodes.MasterForKey(context.Background(), t.names.lease())
 		}
 		groups[node] = append(groups[node], t)
 	}
@@ -217,13 +239,9 @@ func (k *keeper) pipeline(ctx context.Context, group []*kept, sent time.Time,
 		if err == nil {
 			r, err = decode("renew", value)
 		}
-		due, lost := t.apply(r, err, sent)
-		if lost != nil {
-			k.remove(t)
-			t.cancel(lost)
-			continue
+		if due, lost := t.apply(r, err, sent); !lost {
+			k.settle(t, due)
 		}
-		k.settle(t, due)
 	}
 	return unknown
 }

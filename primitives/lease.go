@@ -38,8 +38,8 @@ func (o LeaseOptions) withDefaults() (LeaseOptions, error) {
 	if o.Wait < 0 {
 		return o, &OptionError{"Wait", fmt.Sprintf("%s is negative", o.Wait)}
 	}
-	if o.Floor < 0 {
-		return o, &OptionError{"Floor", fmt.Sprintf("%d is negative", o.Floor)}
+	if err := checkFloor("Floor", o.Floor); err != nil {
+		return o, err
 	}
 	return o, checkText("Holder", o.Holder, maxHolder)
 }
@@ -75,7 +75,8 @@ func (s *Store) TryAcquire(ctx context.Context, resource string, opts LeaseOptio
 // Hold runs fn under a lease that is acquired as by [Store.Acquire], kept alive
 // while fn runs, and released after. The context of fn carries the token and ends
 // with a cause that matches [fence.ErrLeaseLost] if the lease is lost; fn must
-// stop then. Hold returns fn's error as it is. If fn returned nil and the lease
+// stop then. Asking for the same resource again inside fn waits for oneself. Hold
+// returns fn's error as it is. If fn returned nil and the lease
 // was lost before it did, Hold returns that. A lease that cannot be released because
 // Redis does not answer ends with its TTL, and is no error.
 func (s *Store) Hold(ctx context.Context, resource string, opts LeaseOptions, fn func(context.Context) error) error {
@@ -197,6 +198,7 @@ type tenure struct {
 
 	mu       sync.Mutex
 	token    fence.Token
+	ended    error     // why it is over for good: it was given up, or Redis said so
 	sent     time.Time // of the last grant or renewal that succeeded
 	deadline time.Time
 }
@@ -292,11 +294,22 @@ func (t *tenure) release(ctx context.Context) error {
 	}
 	switch r.word {
 	case "released":
+		t.end(&LostError{Resource: t.resource, Token: t.Token().Value, Step: "release"})
 		return nil
 	case "lost":
 		return t.lost("release", r)
 	}
 	return r.unexpected()
+}
+
+// end ends the contexts that Keep has returned, and those that it will return.
+func (t *tenure) end(cause error) {
+	t.mu.Lock()
+	if t.ended == nil {
+		t.ended = cause
+	}
+	t.mu.Unlock()
+	t.store.keeper.end(t, cause)
 }
 
 func (t *tenure) lost(step string, r reply) error {
@@ -305,7 +318,9 @@ func (t *tenure) lost(step string, r reply) error {
 	if f.err != nil {
 		return f.err
 	}
-	return &LostError{Resource: t.resource, Token: t.Token().Value, Step: step, Holder: holder}
+	lost := &LostError{Resource: t.resource, Token: t.Token().Value, Step: step, Holder: holder}
+	t.end(lost)
+	return lost
 }
 
 // padded is a token as scripts compare it: 19 digits.

@@ -30,6 +30,7 @@ type run struct {
 	op      int
 	exec    string
 	attempt int
+	gone    bool // aborted, or forgotten by an operator: it stores nothing any more
 }
 
 func (r *run) leased() bool { return r.claim.Token().Valid() }
@@ -169,7 +170,8 @@ func (s *machine) finish(t *rapid.T, state State, end func(*Claim, context.Conte
 	memo := fmt.Sprint("memo ", s.memos)
 	err := end(r.claim, s.e.ctx(), []byte(memo))
 	before, newest := s.records[r.op], s.newest[s.resource(r.op)]
-	if before != nil && before != r || before == nil && r.leased() && newest != nil && newest.claim.Token().Value > r.claim.Token().Value {
+	overtaken := newest != nil && newest.claim.Token().Value > r.claim.Token().Value
+	if before != nil && before != r || before == nil && (r.gone || !r.leased() || overtaken) {
 		require.ErrorIs(t, err, ErrSuperseded)
 		require.ErrorIs(t, err, fence.ErrLeaseLost)
 		return
@@ -185,6 +187,7 @@ func (s *machine) finish(t *rapid.T, state State, end func(*Claim, context.Conte
 func (s *machine) Abort(t *rapid.T) {
 	r := s.pick(t)
 	require.NoError(t, r.claim.Abort(s.e.ctx()))
+	r.gone = true
 	s.unlease(r)
 	if s.records[r.op] == r && !s.finished(r.op) {
 		s.drop(r.op)
@@ -265,6 +268,9 @@ func (s *machine) Forget(t *rapid.T) {
 		return
 	}
 	require.NoError(t, err)
+	if r != nil {
+		r.gone = true
+	}
 	s.drop(i)
 }
 

@@ -14,35 +14,36 @@ type Observer interface {
 	Observe(context.Context, Event)
 }
 
-// Event is one thing that happened. Kind and Name are safe as metric labels; keys,
-// which are not, do not occur in it.
+// Event is one thing that happened. Kind, Name and Outcome are safe as metric labels;
+// Err is not: its text may name keys, resources and holders.
 type Event struct {
 	Kind      EventKind
 	Name      string        // Op.Name
 	Outcome   Outcome       // of EventBegan
 	Err       error         // of EventRefused, EventFailed, EventMemoFailed, EventAbortFailed and EventLost; nil otherwise
 	Wait      time.Duration // from the call to its answer, of EventBegan and EventRefused
-	Bytes     int           // size of the memo, of EventCompleted and EventMemoFailed
+	Bytes     int           // size of the memo, of EventCompleted, EventOversize and EventMemoFailed
 	Takeovers int           // of EventBegan
 }
 
 // EventKind says what happened.
 type EventKind string
 
-// The kinds of events. A call is either began or refused or unguarded; a call that
-// began and was not replayed ends in completed, memo_failed, failed, panicked or
-// lost.
+// The kinds of events. A call begins with one of began, refused and unguarded. One
+// that began and was not replayed ends with one of completed, oversize, memo_failed,
+// failed, suspended, panicked and lost; abort_failed and token_regressed may follow.
 const (
 	EventBegan          EventKind = "began"           // begin was answered, see Outcome
 	EventRefused        EventKind = "refused"         // begin said no, see Err
 	EventUnguarded      EventKind = "unguarded"       // the body runs without a guard
 	EventCompleted      EventKind = "completed"       // the memo was stored
+	EventOversize       EventKind = "oversize"        // the operation is done, its memo was too large to keep
 	EventMemoFailed     EventKind = "memo_failed"     // the body succeeded, the memo could not be stored
 	EventFailed         EventKind = "failed"          // the body returned an error
 	EventSuspended      EventKind = "suspended"       // the body returned, its result comes from elsewhere
 	EventPanicked       EventKind = "panicked"        // the body panicked or exited its goroutine
 	EventLost           EventKind = "lost"            // the lease was lost while the body ran
-	EventAbortFailed    EventKind = "abort_failed"    // cleaning up failed; the lease ends with its TTL
+	EventAbortFailed    EventKind = "abort_failed"    // what the end asked for could not be done in Redis; the lease ends with its TTL
 	EventTokenRegressed EventKind = "token_regressed" // a store had seen a higher token than the newest: the floor was raised
 )
 
@@ -78,34 +79,29 @@ func (w *watch) refused(err error) {
 func (w *watch) unguarded() { w.tell(Event{Kind: EventUnguarded, Outcome: Unguarded}) }
 func (w *watch) panicked()  { w.tell(Event{Kind: EventPanicked}) }
 
-func (w *watch) failed(err, lost error) {
-	if lost != nil {
+func (w *watch) failed(err, lost error, verdict Verdict) {
+	switch {
+	case lost != nil:
 		w.tell(Event{Kind: EventLost, Err: lost})
+	case verdict.kind == suspend:
+		w.tell(Event{Kind: EventSuspended})
+	default:
+		w.tell(Event{Kind: EventFailed, Err: err})
 	}
-	w.tell(Event{Kind: EventFailed, Err: err})
 }
 
 // stored reports how storing a memo went.
-func (w *watch) stored(err error, size int) {
+func (w *watch) stored(err error, size int, kept bool) {
+	e := Event{Kind: EventCompleted, Bytes: size, Err: err}
 	switch {
-	case err == nil:
-		w.tell(Event{Kind: EventCompleted, Bytes: size})
 	case errors.Is(err, fence.ErrLeaseLost):
-		w.tell(Event{Kind: EventLost, Err: err})
-	default:
-		w.tell(Event{Kind: EventMemoFailed, Err: err, Bytes: size})
+		e = Event{Kind: EventLost, Err: err}
+	case err != nil:
+		e.Kind = EventMemoFailed
+	case !kept:
+		e.Kind = EventOversize
 	}
-}
-
-func (w *watch) suspended(err error) {
-	switch {
-	case err == nil:
-		w.tell(Event{Kind: EventSuspended})
-	case errors.Is(err, fence.ErrLeaseLost):
-		w.tell(Event{Kind: EventLost, Err: err})
-	default:
-		w.tell(Event{Kind: EventAbortFailed, Err: err})
-	}
+	w.tell(e)
 }
 
 func (w *watch) aborted(raised bool, err error) {

@@ -191,3 +191,55 @@ func TestOperatorsDoNotResolveARecordWithoutLease(t *testing.T) {
 		require.Equal(e, "own", string(e.status(op).Memo))
 	})
 }
+
+// The record of an interrupted operation outlives its lease by far more than a memo is
+// kept: an operator needs time.
+func TestAnUnknownOutcomeIsKeptForAnOperator(t *testing.T) {
+	behaviour(t, func(e *env) {
+		opts := GuardOptions{AtMostOnce: true, LeaseTTL: time.Second, Retention: time.Second}
+		op := e.op()
+		c := e.claim(e.guard(opts), op)
+		kept := func(least time.Duration) {
+			e.Helper()
+			require.Greater(e, e.ttl(e.record(op)), least)
+		}
+		kept(29 * 24 * time.Hour)
+		require.NoError(e, c.renew(e.ctx(), "extend", time.Second))
+		kept(29 * 24 * time.Hour)
+		require.NoError(e, c.Suspend(e.ctx(), time.Minute))
+		kept(29 * 24 * time.Hour)
+		e.expire(op.resource())
+		require.ErrorIs(e, e.store.Clear(e.ctx(), op), ErrOutcomeUnknown, "it is for an operator to say")
+		require.NoError(e, e.store.Resolve(e.ctx(), e.status(op), nil, time.Minute))
+
+		opts.UnknownRetention = time.Hour
+		op = e.op()
+		e.claim(e.guard(opts), op)
+		require.LessOrEqual(e, e.ttl(e.record(op)), time.Hour+time.Second)
+		kept(59 * time.Minute)
+		_, err := NewGuard(e.store, GuardOptions{AtMostOnce: true, UnknownRetention: time.Minute})
+		refused(e, err, "UnknownRetention", "below the minimum")
+	})
+}
+
+// Nobody takes an at-most-once body's lease from it, with whatever key; and one that
+// panics holds nobody up.
+func TestAtMostOnceKeepsItsLeaseAndGivesItUp(t *testing.T) {
+	behaviour(t, func(e *env) {
+		once, plain := e.guard(GuardOptions{AtMostOnce: true}), e.guard(GuardOptions{})
+		first, second := e.op(), e.op()
+		first.Resource, second.Resource = "r", "r"
+		e.claim(once, attempt(first, "execution", 1, 1))
+		_, err := plain.Begin(e.ctx(), attempt(second, "execution", 2, 1))
+		require.ErrorIs(e, err, ErrBusy)
+		e.expire("r")
+
+		op := e.op()
+		require.PanicsWithValue(e, "boom", func() {
+			_, _ = once.Do(e.ctx(), op, func(context.Context) ([]byte, error) { panic("boom") })
+		})
+		require.False(e, e.inspect(op.resource()).Held)
+		_, err = plain.Begin(e.ctx(), op)
+		require.ErrorIs(e, err, ErrOutcomeUnknown)
+	})
+}

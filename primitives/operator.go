@@ -3,6 +3,7 @@ package primitives
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"sync"
 	"time"
@@ -92,6 +93,9 @@ func (s *Store) Raise(ctx context.Context, resource string, floor fence.Value) (
 	}
 	if !floor.Valid() {
 		return 0, &OptionError{"floor", "is not a token"}
+	}
+	if err := checkFloor("floor", floor); err != nil {
+		return 0, err
 	}
 	r, err := s.run(ctx, call{
 		script: &s.scripts.tokenRaise,
@@ -223,7 +227,7 @@ type walkable interface {
 
 func (s *Store) primaries(ctx context.Context) ([]walkable, error) {
 	switch c := s.client.(type) {
-	case *redis.ClusterClient:
+	case cluster:
 		var mu sync.Mutex
 		var nodes []walkable
 		err := c.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
@@ -236,8 +240,8 @@ func (s *Store) primaries(ctx context.Context) ([]walkable, error) {
 			return nil, &UnavailableError{"scan", err}
 		}
 		return nodes, nil
-	case *redis.AutoPipeliner:
-		return nil, &OptionError{"client", "is a *redis.AutoPipeliner, which may hide a cluster; list with a store on the client itself"}
+	case oneServer:
+		return []walkable{s.client}, nil
 	}
-	return []walkable{s.client}, nil
+	return nil, &OptionError{"client", fmt.Sprintf("is a %T, which may hide a cluster; list with a store on the client itself", s.client)}
 }

@@ -122,7 +122,7 @@ func TestLeaseArgumentsNameWhatIsWrong(t *testing.T) {
 		{LeaseOptions{TTL: time.Millisecond}, "TTL", "below the minimum of 50ms"},
 		{LeaseOptions{TTL: 10 * year}, "TTL", "above the maximum of 24h0m0s"},
 		{LeaseOptions{Wait: -1}, "Wait", "is negative"},
-		{LeaseOptions{Floor: -1}, "Floor", "-1 is negative"},
+		{LeaseOptions{Floor: -1}, "Floor", "-1 leaves no room"},
 		{LeaseOptions{Holder: longText}, "Holder", "513 bytes are above the maximum of 512"},
 		{LeaseOptions{Holder: badText}, "Holder", "not valid UTF-8"},
 	} {
@@ -175,7 +175,7 @@ func TestRecordAndOpArgumentsNameWhatIsWrong(t *testing.T) {
 	}
 	for _, b := range []broken[Op]{
 		{Op{}, "key", "zero Key"},
-		{Op{Key: e.key(), Floor: -1}, "Floor", "is negative"},
+		{Op{Key: e.key(), Floor: -1}, "Floor", "-1 leaves no room"},
 		{Op{Key: e.key(), Holder: longText}, "Holder", "above the maximum"},
 		{Op{Key: e.key(), Holder: badText}, "Holder", "not valid UTF-8"},
 		{Op{Key: e.key(), Resource: strings.Repeat("x", maxResource+1)}, "Resource", "above the maximum"},

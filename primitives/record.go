@@ -182,10 +182,10 @@ func (s *Store) Result(ctx context.Context, op Op) ([]byte, error) {
 	switch {
 	case r.State == Absent:
 		return nil, fmt.Errorf("%w: key %s", ErrNotFound, op.Key)
-	case r.Limit > 0:
-		return nil, &ResultUnavailableError{Key: op.Key, Size: r.Size, Limit: r.Limit}
 	case r.State == Failed:
 		return nil, &FailedError{Key: op.Key, Memo: r.Memo}
+	case r.Limit > 0:
+		return nil, &ResultUnavailableError{Key: op.Key, Size: r.Size, Limit: r.Limit}
 	case r.State == Done:
 		return r.Memo, nil
 	}
@@ -231,12 +231,16 @@ func (s *Store) Clear(ctx context.Context, op Op) error {
 	return err
 }
 
+// forgottenLife is how long the holder of a record that was forgotten is refused when
+// it wakes up and completes it.
+const forgottenLife = 24 * time.Hour
+
 // forget drops a record with a compare-and-set on what was seen.
 func (s *Store) forget(ctx context.Context, seen Record) error {
 	r, err := s.run(ctx, call{
 		script: &s.scripts.recordForget,
-		keys:   []string{seen.name, sibling(seen.name, "lease")},
-		args:   []any{string(seen.State), seen.nonce},
+		keys:   []string{seen.name, sibling(seen.name, "lease"), resourceNames{sibling(seen.name, "")}.released(seen.nonce)},
+		args:   []any{string(seen.State), seen.nonce, millis(forgottenLife)},
 	})
 	if err != nil {
 		return err

@@ -274,7 +274,11 @@ func TestClearSparesWhoIsAtWork(t *testing.T) {
 		require.NoError(e, e.store.Clear(e.ctx(), op), "interrupted")
 		require.Equal(e, Absent, e.status(op).State)
 
-		require.NoError(e, s.Claim.Complete(e.ctx(), []byte("x")))
+		require.ErrorIs(e, s.Claim.Complete(e.ctx(), []byte("x")), ErrSuperseded, "its holder wakes up")
+		require.Equal(e, Absent, e.status(op).State)
+
+		again := e.claim(e.guard(GuardOptions{}), op)
+		require.NoError(e, again.Complete(e.ctx(), []byte("x")))
 		require.NoError(e, e.store.Clear(e.ctx(), op), "finished")
 		require.Equal(e, Begun, e.begin(op, RecordOptions{}).Outcome)
 	})

@@ -123,16 +123,28 @@ func inspectClient(client Client) (direct bool, err error) {
 		return false, &OptionError{"client", fmt.Sprintf("is a nil %T", client)}
 	}
 	switch c := client.(type) {
-	case *redis.Client:
+	case oneServer:
 		return c.Options().ContextTimeoutEnabled, nil
-	case *redis.ClusterClient:
+	case cluster:
 		return c.Options().ContextTimeoutEnabled, nil
-	case *redis.Ring:
+	case interface{ Options() *redis.RingOptions }:
 		return false, &OptionError{"client", "is a *redis.Ring: when a shard leaves the ring its leases are forgotten and " +
 			"its token sequences start anew; use Sentinel or Cluster"}
 	}
 	return false, nil
 }
+
+// The kinds of clients, also when they are wrapped.
+type (
+	oneServer interface {
+		Options() *redis.Options
+	}
+	cluster interface {
+		Options() *redis.ClusterOptions
+		ForEachMaster(ctx context.Context, fn func(context.Context, *redis.Client) error) error
+		MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	}
+)
 
 // newNonce draws the 128 random bits by which one attempt is known.
 func newNonce() string {

@@ -82,7 +82,11 @@ func (s *Store) queue(ctx context.Context, bound time.Duration, nonce, record st
 ) error {
 	over := stopwatch(bound)
 	defer over.Stop()
-	w := s.hub.join(ctx, nonce, record)
+	subscribed := behindFirst // at most, and a part of the wait
+	if bound != forever {
+		subscribed = min(subscribed, bound)
+	}
+	w := s.hub.join(ctx, nonce, record, subscribed)
 	defer s.hub.leave(w)
 	p.channel = s.hub.channel
 	look := time.NewTimer(0)

@@ -9,8 +9,8 @@
 --         {'corrupt', key, reason}
 -- include: clock soft token held epoch grant state queue
 local nonce = ARGV[1]
-leave(nonce) -- first: it is never refused for lack of memory, and what follows then is not either
-redis.call('SET', KEYS[7], '1', 'PX', ARGV[5]) -- a begin that is still on its way comes too late
+redis.pcall('SET', KEYS[7], '1', 'PX', ARGV[5]) -- a begin that is on its way comes too late; not if memory is full
+leave(nonce)
 local lease = read_lease(KEYS[1])
 local last = read_token(KEYS[2])
 local raise = lease and last and lease.nonce == nonce and ARGV[4] > last

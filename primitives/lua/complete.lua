@@ -1,12 +1,14 @@
 -- complete: store the memo of an operation, make its record done or failed, set
 -- its retention, and hand the lease on; all or nothing.
 -- KEYS  1 lease  2 token  3 queue  4 waiters  5 record  6 who waits for it
+--       7 tombstone of the nonce
 -- ARGV  1 nonce  2 epochs known  3 token ttl, ms
 --       4 token of the grant, '' if it was begun without a lease
 --       5 'done' or 'failed'  6 retention, ms  7 fingerprint, or ''  8 holder
 --       9 '1' if the memo was kept  10 memo  11 size of the memo  12 limit
 -- returns {'completed'}
---         {'superseded', holder, token}  nothing was stored: somebody began it after us, or resolved it
+--         {'superseded', holder, token}  nothing was stored: somebody began it after us, or resolved it,
+--                                        or it was aborted or forgotten
 --         {'corrupt', key, reason}
 -- A repeat by the nonce that completed the record succeeds.
 -- include: soft held
@@ -38,7 +40,9 @@ end
 local record, bad = read_record(KEYS[5])
 if bad then return bad end
 if record and (record.nonce ~= nonce or record.how == 'resolved') then return {'superseded', record.holder, record.token} end
-if not record and token == '' then return {'superseded', '', ''} end -- nothing says that nobody came after us
+if not record and (token == '' or redis.call('EXISTS', KEYS[7]) == 1) then
+  return {'superseded', '', ''} -- aborted or forgotten; or nothing says that nobody came after us
+end
 if not record then -- lost, as after a flush: ours unless somebody came after us
   local last
   last, bad = read_token(KEYS[2])

@@ -1,6 +1,6 @@
 -- record_forget: drop a record that nobody is working on.
--- KEYS  1 record  2 lease
--- ARGV  1 state and 2 nonce that the caller saw
+-- KEYS  1 record  2 lease  3 tombstone of the nonce
+-- ARGV  1 state and 2 nonce that the caller saw  3 tombstone ttl, ms
 -- returns {'forgotten'}
 --         {'absent'}
 --         {'changed', state}                    not what the caller saw
@@ -23,4 +23,5 @@ if left > 0 and not record.finished then
   return {'busy', decimal(left), record.holder, record.token, decimal(record.began)}
 end
 redis.call('DEL', KEYS[1])
+redis.call('SET', KEYS[3], '1', 'PX', ARGV[3]) -- its holder may wake up and complete it
 return {'forgotten'}

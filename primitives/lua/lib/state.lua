@@ -61,6 +61,7 @@ end
 local function finished_reply(key, record)
   local memo, size, limit_or_bad = read_memo(key)
   if memo then return {record.state, memo} end
+  if size and record.state == 'failed' then return {'failed', ''} end
   if size then return {'oversize', size, limit_or_bad} end
   return limit_or_bad
 end
