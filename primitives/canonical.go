@@ -26,11 +26,15 @@ const (
 	needContent emptiness = true
 )
 
-// encoding writes Go values as JSON. Its "string" option is encoding/json's,
-// which also accepts strings and booleans.
+// encoding writes Go values as JSON. Field tags and bytes are encoding/json's.
+// Its other legacy options stay off: they would hide faults, tell nil slices from
+// empty ones, and call a method depending on how the value is held.
 var encoding = json.JoinOptions(
 	json.Deterministic(true),
+	jsonv1.FormatByteArrayAsArray(true),
+	jsonv1.FormatBytesWithLegacySemantics(true),
 	jsonv1.FormatDurationAsNano(true),
+	jsonv1.OmitEmptyWithLegacySemantics(true),
 	jsonv1.StringifyWithLegacySemantics(true),
 	json.WithMarshalers(json.JoinMarshalers(
 		json.MarshalToFunc(writeNumber),
@@ -64,11 +68,11 @@ func digestOf(frame []byte, payload any, need emptiness) (sum [32]byte, err erro
 // canonicalize fills t with the canonical JSON of payload. The encoder copies
 // raw JSON, so that reordering in place never touches the caller's bytes.
 func (t *boundedText) canonicalize(payload any, need emptiness) error {
+	if fault := inspectPayload(payload); fault != nil { // first: the encoder follows some cycles forever
+		return fault
+	}
 	if err := json.MarshalWrite(t, payload, encoding); err != nil {
 		return encodingError(err)
-	}
-	if fault := inspectPayload(payload); fault != nil {
-		return fault
 	}
 	hasContent, fault := scanText(t.b, lossyNumber)
 	if fault != nil {

@@ -129,3 +129,17 @@ func ExampleFencekitKey() {
 	fmt.Println(key, err)
 	// Output: orders:439670c1aef574eab7052e276db55d9f9e38fc577756528f3637c95d55e752f0 <nil>
 }
+
+func TestFencekitKeyOfACycle(t *testing.T) {
+	t.Parallel()
+	list := []any{nil}
+	list[0] = list
+	_, err := primitives.FencekitKey("ns", map[string]any{"a": list})
+	fault := requireKeyError(t, err)
+	require.Less(t, len(fault.Path), 40, fault.Path)
+	require.Contains(t, fault.Reason, "nested too deeply")
+	var held any
+	held = &held
+	_, err = primitives.FencekitKey("ns", map[string]any{"a": held})
+	requireKeyError(t, err)
+}

@@ -42,19 +42,29 @@ type Key struct {
 // white space, shortest floats), except that integers keep all their digits:
 // 9007199254740993 and 9007199254740992 are different. What follows from that:
 //   - 1, 1.0 and 1e0 are equal, and so are 0 and -0. A float written as a string
-//     (a map key, or the string option of a field tag) keeps its sign.
+//     (a map key, or the string option of a field tag) keeps its sign. From 2^53
+//     on, integers keep their digits and typed floats are written as floats, so
+//     that a big.Int of 10^22 and the float64 1e22 are different.
 //   - A nil slice or map equals an empty one. A nil pointer is null, and null is
 //     not the same as an absent member. Fields are left out as their tags say.
 //   - A [time.Time] keeps its text: one instant written in two time zones is two
 //     payloads. A [time.Duration] is its nanoseconds.
-//   - []byte is the base64 string; it equals a string of that text.
+//   - []byte is the base64 string; it equals a string of that text. [N]byte is a
+//     list of numbers.
 //   - Protobuf messages, at any depth, are their protobuf JSON form.
 //   - Other types with MarshalJSON or MarshalText are what these return; so is,
 //     as in encoding/json, a struct that has the method from an embedded field.
 //
-// Field tags mean what they mean to encoding/json, save that an embedded
-// non-struct needs a name in its tag. The tag option "embed" of newer JSON
-// libraries works too, but not in a build of Go 1.26 with GOEXPERIMENT=jsonv2.
+// Field tags mean what they mean to encoding/json, omitempty above all: a pointer
+// to "" is written, a nil pointer is left out. There are these differences:
+//   - An embedded non-struct needs a name in its tag.
+//   - What encoding/json passes over is a [*KeyError]: a malformed tag ("-," too),
+//     two fields of one name in one struct, the option "string" on lists, maps
+//     and structs, the option "format" of newer JSON libraries.
+//   - The option "string" has no effect on a json.Number.
+//   - The option "embed" of newer JSON libraries works, but not in a build of
+//     Go 1.26 with GOEXPERIMENT=jsonv2.
+//   - A method with a pointer receiver is called however the value is held.
 //
 // What cannot be told apart safely is a [*KeyError]:
 //   - a float of 2^53 or more that an interface holds, payload itself included,
@@ -65,7 +75,8 @@ type Key struct {
 //   - a struct that shows none of its fields, and a protobuf message with unknown
 //     fields;
 //   - NaN, infinities, invalid UTF-8, two members of one name, functions,
-//     channels, values that refer to themselves, a method that fails;
+//     channels, values that refer to themselves or are nested deeper than 10,000
+//     (pointers and interfaces count), a method that fails;
 //   - more than [MaxKeyPayload] bytes of JSON.
 //
 // So is a payload that identifies nothing: null, "", or an object or array in

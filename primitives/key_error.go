@@ -46,12 +46,19 @@ func (e *KeyError) within(token string) *KeyError {
 
 // pointer writes a JSON pointer with its suspicious tokens masked.
 func pointer(p jsontext.Pointer) string {
+	limit := maxPath
+	if strings.Count(string(p), "/") > maxPath { // nested too deeply
+		limit = maxPath / 10
+	}
 	var b strings.Builder
 	for token := range p.Tokens() {
-		if b.Len() > maxPath {
+		if b.Len() > limit {
 			break
 		}
 		b.WriteString("/" + nameToken(token))
+	}
+	if b.Len() > limit && limit < maxPath {
+		b.WriteString("...")
 	}
 	return clip(b.String())
 }

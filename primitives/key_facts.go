@@ -19,11 +19,12 @@ import (
 type role uint8
 
 const (
-	plain   role = iota // nothing, at any depth
-	through             // maybe something deeper
-	raw                 // JSON text
-	number              // a number literal
-	hidden              // a struct that shows nothing
+	plain     role = iota // nothing, at any depth
+	through               // maybe something deeper
+	raw                   // JSON text
+	number                // a number literal
+	hidden                // a struct that shows nothing
+	formatted             // a struct with a tag option that builds take differently
 )
 
 // facts is what is known of a type.
@@ -55,7 +56,7 @@ func factsOf(t reflect.Type) *facts {
 	if f, ok := knownFacts.Load(t); ok {
 		return f.(*facts) //nolint:errcheck // the map holds nothing else
 	}
-	f := &facts{role: roleOf(t, map[reflect.Type]bool{})}
+	f := &facts{role: roleOf(t, map[reflect.Type]role{})}
 	if f.role == through && t.Kind() == reflect.Struct {
 		f.fields = fieldsOf(t)
 	}
@@ -63,9 +64,19 @@ func factsOf(t reflect.Type) *facts {
 	return f
 }
 
-// roleOf finds the role of t. open are the types under way: a type that holds
-// itself adds nothing by that.
-func roleOf(t reflect.Type, open map[reflect.Type]bool) role {
+// roleOf finds the role of t. known are the roles found on the way. A type that
+// is met inside of itself is walked, because its values may be cyclic.
+func roleOf(t reflect.Type, known map[reflect.Type]role) role {
+	if r, ok := known[t]; ok {
+		return r
+	}
+	known[t] = through
+	r := newRole(t, known)
+	known[t] = r
+	return r
+}
+
+func newRole(t reflect.Type, known map[reflect.Type]role) role {
 	switch {
 	case t == numberType:
 		return number
@@ -73,32 +84,34 @@ func roleOf(t reflect.Type, open map[reflect.Type]bool) role {
 		return raw
 	case t.Kind() == reflect.Interface:
 		return through
-	case hasOwnForm(t) || open[t]:
+	case hasOwnForm(t):
 		return plain
 	}
-	open[t] = true
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return viaRole(t.Elem(), open)
+		return viaRole(t.Elem(), known)
 	case reflect.Map:
-		return max(viaRole(t.Key(), open), viaRole(t.Elem(), open))
+		return max(viaRole(t.Key(), known), viaRole(t.Elem(), known))
 	case reflect.Struct:
-		return structRole(t, open)
+		return structRole(t, known)
 	}
 	return plain
 }
 
-func viaRole(t reflect.Type, open map[reflect.Type]bool) role {
-	return min(roleOf(t, open), through)
+func viaRole(t reflect.Type, known map[reflect.Type]role) role {
+	return min(roleOf(t, known), through)
 }
 
-func structRole(t reflect.Type, open map[reflect.Type]bool) role {
+func structRole(t reflect.Type, known map[reflect.Type]role) role {
 	if t.NumField() > 0 && !shows(t, map[reflect.Type]bool{}) {
 		return hidden
 	}
 	result := plain
 	for _, f := range fieldsOf(t) {
-		result = max(result, viaRole(t.Field(f.index).Type, open))
+		if strings.Contains(t.Field(f.index).Tag.Get("json"), ",format:") {
+			return formatted
+		}
+		result = max(result, viaRole(t.Field(f.index).Type, known))
 	}
 	return result
 }

@@ -24,6 +24,12 @@ type fuzzed struct {
 	Any   any
 	Map   map[string]any
 	List  []any `json:",omitempty"`
+
+	Note  *string          `json:"note,omitempty"`
+	Inner *struct{ A int } `json:",omitempty"`
+	Slice *[]string        `json:",omitempty"`
+	Held  any              `json:",omitempty"`
+	Count int              `json:"n,omitempty"`
 }
 
 // FuzzKey: a value and its JSON round trip have one key; values that differ have
@@ -37,8 +43,9 @@ func FuzzKey(f *testing.F) {
 		if raw == nil {
 			raw = []byte{} // encoding/json writes nil bytes as null
 		}
-		value := fuzzed{a, i, u, fl, raw, []any{b, flag}, map[string]any{"a" + a: i, "b" + b: fl, "c": map[string]any{b: a}}, nil}
+		value := fuzzed{a, i, u, fl, raw, []any{b, flag}, map[string]any{"a" + a: i, "b" + b: fl, "c": map[string]any{b: a}}, nil, nil, nil, nil, nil, int(int32(i))}
 		if flag {
+			value.Note, value.Slice, value.Held = &b, &[]string{}, a
 			value.List = []any{u, nil, a}
 		}
 		key, err := primitives.NewKey("ns", value)
@@ -71,6 +78,14 @@ func requireRoundTrip(t *testing.T, value fuzzed, key primitives.Key) {
 	require.Equal(t, key, newKey(t, members))
 }
 
+// other is nil for a pointer and a pointer for nil.
+func other[T any](p *T, v T) *T {
+	if p != nil {
+		return nil
+	}
+	return &v
+}
+
 func requireDifferent(t *testing.T, value fuzzed, key primitives.Key) {
 	t.Helper()
 	for _, change := range []func(*fuzzed){
@@ -83,6 +98,11 @@ func requireDifferent(t *testing.T, value fuzzed, key primitives.Key) {
 		func(v *fuzzed) { v.Any = nil },
 		func(v *fuzzed) { v.Map = nil },
 		func(v *fuzzed) { v.List = append(v.List, nil) },
+		func(v *fuzzed) { v.Note = other(v.Note, "") },
+		func(v *fuzzed) { v.Inner = other(v.Inner, struct{ A int }{}) },
+		func(v *fuzzed) { v.Slice = other(v.Slice, []string{}) },
+		func(v *fuzzed) { v.Held = []any{v.Held} },
+		func(v *fuzzed) { v.Count++ },
 	} {
 		changed := value
 		change(&changed)

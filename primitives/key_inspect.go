@@ -1,19 +1,52 @@
 package primitives
 
 import (
+	"fmt"
 	"reflect"
 	"strconv"
+	"unsafe"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxDepth is how deep the JSON library writes.
-const maxDepth = 10_000
+const (
+	// maxDepth bounds the nesting, pointers and interfaces included. It is also
+	// how deep the JSON library writes.
+	maxDepth = 10_000
 
-// inspector walks a payload that has been written as JSON, so it is finite but
-// for what was left out there: a field may be omitted and refer to itself.
-type inspector struct{ depth int }
+	// A walk that is longer or deeper than most looks out for what it has met.
+	watchSteps = 1000
+	watchDepth = 50
+)
+
+// inspector walks a payload before it is written as JSON. It finds the values
+// that refer to themselves, also in fields that would be omitted.
+type inspector struct {
+	depth, steps int
+	met          map[reference]bool // true while it is open; nil if not watching
+	unfinished   bool
+}
+
+// reference is what can lead back to where the walk has been. A pointer to a
+// struct and one to its first field differ in type.
+type reference struct {
+	typ    reflect.Type
+	to     unsafe.Pointer
+	length int
+}
 
 func inspectPayload(payload any) *KeyError {
-	return new(inspector).inspect(reflect.ValueOf(&payload).Elem())
+	root := reflect.ValueOf(&payload).Elem()
+	w := new(inspector)
+	fault := w.inspect(root)
+	if w.unfinished {
+		w = &inspector{met: map[reference]bool{}}
+		fault = w.inspect(root)
+	}
+	if w.unfinished {
+		return &KeyError{Reason: fmt.Sprintf("it is nested deeper than %d", maxDepth)}
+	}
+	return fault
 }
 
 func (w *inspector) inspect(v reflect.Value) *KeyError {
@@ -21,13 +54,45 @@ func (w *inspector) inspect(v reflect.Value) *KeyError {
 	if f.role == plain {
 		return nil
 	}
-	if w.depth > maxDepth {
-		return &KeyError{Reason: "it is nested too deeply, or refers to itself"}
+	if w.steps++; w.isLong() {
+		w.unfinished = true
+		return new(KeyError)
 	}
 	w.depth++
+	defer func() { w.depth-- }()
+	if w.met == nil || !isReference(v) {
+		return w.inspectRole(v, f)
+	}
+	ref := reference{v.Type(), v.UnsafePointer(), 0}
+	if v.Kind() == reflect.Slice {
+		ref.length = v.Len()
+	}
+	if open, met := w.met[ref]; open {
+		return &KeyError{Reason: "it refers to itself"}
+	} else if met {
+		return nil
+	}
+	w.met[ref] = true
 	fault := w.inspectRole(v, f)
-	w.depth--
+	w.met[ref] = false
 	return fault
+}
+
+func (w *inspector) isLong() bool {
+	if w.met != nil {
+		return w.depth > maxDepth
+	}
+	return w.steps > watchSteps || w.depth > watchDepth
+}
+
+func isReference(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Map:
+		return !v.IsNil()
+	case reflect.Slice:
+		return v.Len() > 0
+	}
+	return false
 }
 
 func (w *inspector) inspectRole(v reflect.Value, f *facts) *KeyError {
@@ -38,6 +103,8 @@ func (w *inspector) inspectRole(v reflect.Value, f *facts) *KeyError {
 		return inspectNumber(v.String())
 	case hidden:
 		return &KeyError{Reason: typeName(v.Type()) + " shows none of its fields"}
+	case formatted:
+		return &KeyError{Reason: typeName(v.Type()) + ` has a field with the tag option "format"`}
 	}
 	return w.inspectParts(v, f.fields)
 }
@@ -78,10 +145,16 @@ func inspectRaw(text []byte) *KeyError {
 		return nil
 	}
 	_, fault := scanText(text, rawNumber)
+	if fault != nil && fault.Err != nil {
+		return nil // malformed: the encoder says so
+	}
 	return fault
 }
 
 func inspectNumber(literal string) *KeyError {
+	if !jsontext.Value(literal).IsValid() {
+		return nil // the encoder says so
+	}
 	if reason := rawNumber([]byte(literal)); reason != "" {
 		return &KeyError{Reason: reason}
 	}

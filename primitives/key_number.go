@@ -14,7 +14,7 @@ const maxExact = 1 << 53
 // be keyed: decoding JSON into an interface has rounded it already, so that two
 // integers may have become one.
 func untypedFloat(f float64) string {
-	if math.Abs(f) >= maxExact {
+	if math.Abs(f) >= maxExact && !math.IsInf(f, 0) {
 		return "an untyped number of 2^53 or more may have lost digits: give the field an integer type"
 	}
 	return ""

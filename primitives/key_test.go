@@ -70,6 +70,8 @@ func TestA04NeighboursDiffer(t *testing.T) {
 	newKey(t, map[string]any{"largest": float64(1<<53 - 1), "half": 0.5})
 }
 
+type letter byte
+
 func TestEqualPayloads(t *testing.T) {
 	t.Parallel()
 	type renamed struct {
@@ -86,15 +88,17 @@ func TestEqualPayloads(t *testing.T) {
 			combined{base{"t"}, order{"A", 1, ""}, time.Unix(0, 0).UTC()},
 			map[string]any{"Tenant": "t", "id": "A", "amount": 1, "Sent": "1970-01-01T00:00:00Z"},
 		},
-		"zero":     {0, 0.0, math.Copysign(0, -1), stdjson.Number("-0"), stdjson.RawMessage("0e9"), float32(0)},
-		"bytes":    {[]byte("ab"), "YWI=", [2]byte{'a', 'b'}},
-		"nil":      {[]any{1, []int(nil)}, []any{1, []int{}}, []any{1, []string{}}, stdjson.RawMessage(`[1,[]]`)},
-		"null":     {[]any{1, nil}, []any{1, (*int)(nil)}, []any{1, stdjson.RawMessage(nil)}, []any{1, (*order)(nil)}, []any{1, (*descriptorpb.DescriptorProto)(nil)}},
-		"duration": {time.Second, 1000000000},
-		"proto":    {&descriptorpb.DescriptorProto{Name: proto.String("n")}, map[string]string{"name": "n"}},
-		"any":      {packed(&descriptorpb.DescriptorProto{Name: proto.String("n")}), map[string]string{"@type": "type.googleapis.com/google.protobuf.DescriptorProto", "name": "n"}},
-		"rest":     {withRest{1, map[string]any{"x": 2}}, withRawRest{1, jsontext.Value(`{"x":2.0}`)}, map[string]int{"A": 1, "x": 2}},
+		"zero":       {0, 0.0, math.Copysign(0, -1), stdjson.Number("-0"), stdjson.RawMessage("0e9"), float32(0)},
+		"bytes":      {[]byte("ab"), "YWI=", []letter("ab")},
+		"byte array": {[2]byte{'a', 'b'}, [2]letter{'a', 'b'}, []int{97, 98}},
+		"nil":        {[]any{1, []int(nil)}, []any{1, []int{}}, []any{1, []string{}}, stdjson.RawMessage(`[1,[]]`)},
+		"null":       {[]any{1, nil}, []any{1, (*int)(nil)}, []any{1, stdjson.RawMessage(nil)}, []any{1, (*order)(nil)}, []any{1, (*descriptorpb.DescriptorProto)(nil)}},
+		"duration":   {time.Second, 1000000000},
+		"proto":      {&descriptorpb.DescriptorProto{Name: proto.String("n")}, map[string]string{"name": "n"}},
+		"any":        {packed(&descriptorpb.DescriptorProto{Name: proto.String("n")}), map[string]string{"@type": "type.googleapis.com/google.protobuf.DescriptorProto", "name": "n"}},
+		"rest":       {withRest{1, map[string]any{"x": 2}}, withRawRest{1, jsontext.Value(`{"x":2.0}`)}, map[string]int{"A": 1, "x": 2}},
 	}
+	require.NotEqual(t, newKey(t, ptr(1e22)), newKey(t, stdjson.RawMessage("1"+strings.Repeat("0", 22)))) // as documented
 	seen := map[primitives.Key]string{}
 	for name, group := range groups {
 		want := newKey(t, group[0])
