@@ -325,22 +325,14 @@ func TestAWaiterIsToldOfTheEndOfARecordWithoutALease(t *testing.T) {
 			plain, err := e.store.TryBegin(e.ctx(), op, RecordOptions{})
 			require.NoError(e, err)
 			record := plain.Claim.record
-			answer := make(chan error, 1)
-			go func() {
-				_, err := e.guard(GuardOptions{Wait: time.Minute}).Do(e.ctx(), op, (&counted{memo: "m"}).body)
-				answer <- err
-			}()
-			eventually(e, "it listens", func() bool { return e.ttl(waitersOf(record)) > 0 })
-			heard := e.rdb.Subscribe(e.ctx(), e.store.hub.channel)
-			_, err = heard.Receive(e.ctx())
-			require.NoError(e, err)
+			heard, channel := e.listen()
+			_, err = e.guard(GuardOptions{}).claim(op).try(e.ctx(), op, &place{channel: channel})
+			require.ErrorIs(e, err, ErrBusy)
 
 			require.NoError(e, end(e, plain.Claim))
 			message, err := heard.ReceiveMessage(e.ctx())
 			require.NoError(e, err)
 			require.Equal(e, "finished "+record, message.Payload, name)
-			require.NoError(e, heard.Close())
-			require.NoError(e, <-answer)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -171,6 +172,34 @@ func TestDeadWaitersAreSkipped(t *testing.T) {
 	require.NoError(e, holder.Release(e.ctx()))
 	w.lease(e)
 	require.Less(e, time.Since(start), 25*time.Second, "it waited for the dead ones' TTL")
+}
+
+// listen is what a process of its own would hear.
+func (e *env) listen() (heard *redis.PubSub, channel string) {
+	e.Helper()
+	channel = e.store.names.wake(newNonce())
+	heard = e.rdb.Subscribe(e.ctx(), channel)
+	e.Cleanup(func() { _ = heard.Close() })
+	_, err := heard.Receive(e.ctx())
+	require.NoError(e, err)
+	return heard, channel
+}
+
+// Who stands behind a waiter that is handed the lease is told to look when its claim
+// ends: it may be dead.
+func TestWhoStandsBehindAHandOnLooksWhenTheClaimEnds(t *testing.T) {
+	behaviour(t, func(e *env) {
+		holder := e.hold("r")
+		e.dead("r")
+		heard, channel := e.listen()
+		opts := LeaseOptions{TTL: time.Minute}
+		behind := e.store.newLease("r", opts)
+		require.ErrorIs(e, behind.try(e.ctx(), opts, &place{channel: channel}), ErrBusy)
+		require.NoError(e, holder.Release(e.ctx()))
+		message, err := heard.ReceiveMessage(e.ctx())
+		require.NoError(e, err)
+		require.Equal(e, "check "+behind.nonce+" 1000", message.Payload)
+	})
 }
 
 // A waiter that was handed the lease and came too late stands in its old place again.
