@@ -54,7 +54,8 @@ func (w *inspector) inspect(v reflect.Value) *KeyError {
 	if f.role == plain {
 		return nil
 	}
-	if w.steps++; w.isLong() {
+	w.steps++
+	if w.isLong() {
 		w.unfinished = true
 		return new(KeyError)
 	}
@@ -146,7 +147,7 @@ func inspectRaw(text []byte) *KeyError {
 	}
 	_, fault := scanText(text, rawNumber)
 	if fault != nil && fault.Err != nil {
-		return nil // malformed: the encoder says so
+		return nil //nolint:nilerr // malformed: the encoder says so
 	}
 	return fault
 }
