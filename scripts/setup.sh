@@ -12,8 +12,9 @@ have() {
 	return 1
 }
 
-# A line for each server: is it there, and which Debian package brings it?
+# A line for each: is it there, and which Debian packages bring it?
 missing=()
+have cc gcc clang || missing+=(gcc libc6-dev) # for the race detector
 have redis-server valkey-server || missing+=(redis-server)
 have initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
 have pgbouncer /usr/sbin/pgbouncer || missing+=(pgbouncer)
@@ -46,5 +47,7 @@ apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends "${miss
 
 # Nor at the next boot.
 if [ -d /run/systemd/system ]; then
-	systemctl disable --now "${missing[@]}"
+	for service in redis-server postgresql pgbouncer; do
+		case " ${missing[*]} " in *" $service "*) systemctl disable --now "$service" ;; esac
+	done
 fi
