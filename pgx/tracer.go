@@ -95,7 +95,7 @@ func (t *Tracer) TraceCopyFromStart(ctx context.Context, conn *pgx.Conn, data pg
 func (*Tracer) TraceCopyFromEnd(context.Context, *pgx.Conn, pgx.TraceCopyFromEndData) {}
 
 func (t *Tracer) look(ctx context.Context, conn *pgx.Conn, sql string) {
-	if !unguarded(ctx, conn) && shapeOf(sql).writes() {
+	if !unguarded(ctx, conn) && shapeOf(sql).writes {
 		t.report(ctx, sql)
 	}
 }
