@@ -22,6 +22,9 @@ const DefaultBypassRole = "fencekit_bypass"
 // belonging to it is not enough, so neither is being superuser. Default
 // [DefaultBypassRole]; the role need not exist.
 //
+// Partitions that are added later refuse INSERT, UPDATE and DELETE at once, but
+// TRUNCATE of the partition itself only after Enforce has been called again.
+//
 // It needs the owner's rights on the table and CREATE on the schema fencekit. A
 // migration can say SELECT fencekit.enforce('accounts') instead. Doing it again is
 // fine. Triggers of the user's that change the fence column, or run after it in

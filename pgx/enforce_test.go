@@ -167,6 +167,29 @@ func TestEnforceBypass(t *testing.T) {
 	}
 }
 
+// TRUNCATE is refused on each partition by itself, at any depth.
+func TestEnforceTruncateOfPartitions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec("CREATE TABLE parts (id int, fence_token bigint) PARTITION BY RANGE (id)")
+	b.exec("CREATE TABLE parts_a PARTITION OF parts FOR VALUES FROM (0) TO (10) PARTITION BY RANGE (id)")
+	b.exec("CREATE TABLE \"Parts b\" PARTITION OF parts_a FOR VALUES FROM (0) TO (5)")
+	parts := pgxfence.Table{Name: pgx.Identifier{"parts"}, Enforced: true}
+	refused := func(tables ...string) {
+		for _, table := range tables {
+			_, err := b.pool.Exec(b.ctx, "TRUNCATE "+table)
+			requireState(t, err, "ZF002")
+		}
+	}
+	require.NoError(t, pgxfence.Enforce(b.ctx, b.pool, parts, ""))
+	refused("parts", "parts_a", `"Parts b"`)
+	b.exec("CREATE TABLE parts_c PARTITION OF parts FOR VALUES FROM (10) TO (20)")
+	require.NoError(t, pgxfence.Enforce(b.ctx, b.pool, parts, ""))
+	refused("parts", "parts_a", `"Parts b"`, "parts_c")
+	require.NoError(t, pgxfence.Unenforce(b.ctx, b.pool, parts))
+	b.exec(`TRUNCATE parts_c, "Parts b", parts`)
+}
+
 // E09: partitions; a row that moves keeps its fence and is found again.
 func TestPartitionMove(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	pgxfence "github.com/fencekit/fencekit-go/pgx"
@@ -44,6 +45,29 @@ func TestEpochStore(t *testing.T) {
 	old, err := store.Epoch(b.ctx, "id-0")
 	require.NoError(t, err)
 	require.Equal(t, seen[0], old, "the old primary keeps its lower one")
+}
+
+// Under a higher isolation, a registration that was overtaken is tried again.
+func TestEpochStoreIsolation(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"repeatable read", "serializable"} {
+		b := setup(t)
+		pool := b.open(b.url, func(c *pgxpool.Config) {
+			c.ConnConfig.RuntimeParams["default_transaction_isolation"] = level
+		})
+		store := pgxfence.NewEpochStore(pool)
+		seen := make([]int64, 4)
+		var wg sync.WaitGroup
+		for i := range seen {
+			wg.Go(func() {
+				epoch, err := store.Epoch(b.ctx, fmt.Sprint("id-", i))
+				require.NoError(t, err, level)
+				seen[i] = epoch
+			})
+		}
+		wg.Wait()
+		require.ElementsMatch(t, []int64{1, 2, 3, 4}, seen, level)
+	}
 }
 
 func TestEpochStoreLimits(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 type lexer struct {
 	sql string
 	pos int
+
+	unterminated bool // a string, quoted name or comment had no end
 }
 
 // token is one piece of SQL. Its text is in lower case if it is a word.
@@ -69,7 +71,7 @@ func (l *lexer) skipHidden() bool {
 	rest := l.sql[l.pos:]
 	switch {
 	case strings.HasPrefix(rest, "--"):
-		l.skipTo("\n", 2)
+		l.skipLine()
 	case strings.HasPrefix(rest, "/*"):
 		l.skipComment()
 	case rest[0] == '\'':
@@ -87,14 +89,30 @@ func (l *lexer) skipHidden() bool {
 	return true
 }
 
-// skipTo goes behind the next end, or to the end of everything.
-func (l *lexer) skipTo(end string, start int) {
-	at := strings.Index(l.sql[l.pos+start:], end)
+// skipLine goes to the end of the line. To Postgres a carriage return is one.
+func (l *lexer) skipLine() {
+	at := strings.IndexAny(l.sql[l.pos:], "\r\n")
 	if at < 0 {
 		l.pos = len(l.sql)
 		return
 	}
+	l.pos += at
+}
+
+// skipTo goes behind the next end, or to the end of everything.
+func (l *lexer) skipTo(end string, start int) {
+	at := strings.Index(l.sql[l.pos+start:], end)
+	if at < 0 {
+		l.runOut()
+		return
+	}
 	l.pos += start + at + len(end)
+}
+
+// runOut goes to the end of everything, where an end was missing.
+func (l *lexer) runOut() {
+	l.pos = len(l.sql)
+	l.unterminated = true
 }
 
 // skipQuoted is at the opening quote. A doubled quote does not end it; with escapes
@@ -112,7 +130,7 @@ func (l *lexer) skipQuoted(quote byte, escapes bool) {
 			}
 		}
 	}
-	l.pos = len(l.sql) // an escape may have gone beyond
+	l.runOut() // an escape may have gone beyond
 }
 
 // skipComment is at a comment that can hold others.
@@ -134,6 +152,7 @@ func (l *lexer) skipComment() {
 			l.pos++
 		}
 	}
+	l.runOut()
 }
 
 // skipDollar is at a dollar sign, which may open a dollar quote or be part of $1.
@@ -158,6 +177,14 @@ type shape struct {
 	nested     bool       // another part changes data too
 	several    bool       // more than one statement
 	parameters []sqlToken // those named @...
+
+	writes bool // some statement changes data, as far as words can tell
+	ends   bool // some statement ends the transaction
+	broken bool // a parenthesis, string or comment has no end, or no beginning
+
+	at    string // verb of the statement that is being read
+	depth int    // of parentheses
+	withs []int  // depths at which WITH has opened a parenthesis and waits for its verb
 }
 
 var dml = map[string]bool{"insert": true, "update": true, "delete": true, "merge": true}
@@ -165,41 +192,86 @@ var dml = map[string]bool{"insert": true, "update": true, "delete": true, "merge
 // shapeOf reads sql once.
 func shapeOf(sql string) (s shape) {
 	l := lexer{sql: sql}
-	depth, ended, opened := 0, false, false
+	ended, opened := false, false
 	for {
 		t, ok := l.next()
 		if !ok {
+			s.broken = s.broken || l.unterminated || s.depth != 0
 			return s
 		}
 		s.several = s.several || ended
-		switch t.kind {
-		case '(':
-			depth++
-		case ')':
-			depth--
-		case ';':
-			ended = true
-		case '@':
-			s.parameters = append(s.parameters, t)
-		case 'w':
-			s.word(t.text, depth, opened)
-		}
+		ended = ended || t.kind == ';'
+		s.token(t, opened)
 		opened = t.kind == '('
 	}
 }
 
-// word takes a word into account: the first one at the top is the verb, or, behind
-// WITH, the first that is one; a verb that opens a parenthesis changes data inside.
-func (s *shape) word(w string, depth int, opened bool) {
-	switch {
-	case depth == 0 && s.verb == "":
-		s.verb = w
-	case depth == 0 && s.verb == "with" && (dml[w] || w == "select" || w == "values" || w == "table"):
-		s.verb = w
-	case depth > 0 && opened && dml[w]:
-		s.nested = true
+// token takes one piece into account; opened says that it follows a parenthesis.
+func (s *shape) token(t sqlToken, opened bool) {
+	switch t.kind {
+	case '(':
+		s.depth++
+	case ')':
+		s.depth--
+		s.broken = s.broken || s.depth < 0
+		if n := len(s.withs); n > 0 && s.withs[n-1] > s.depth {
+			s.withs = s.withs[:n-1]
+		}
+	case ';':
+		s.at = ""
+	case '@':
+		s.parameters = append(s.parameters, t)
+	case 'w':
+		if s.depth == 0 {
+			s.top(t.text)
+		} else {
+			s.inner(t.text, opened)
+		}
+		if s.at == "explain" && (t.text == "analyze" || t.text == "analyse") {
+			s.at = "with" // what follows is carried out: wait for its verb
+		}
 	}
 }
 
-// writes reports whether the statement changes data, as far as words can tell.
-func (s shape) writes() bool { return dml[s.verb] || s.nested }
+// top is for a word outside of parentheses: the first one is the verb, or, behind
+// WITH, the first that is one.
+func (s *shape) top(w string) {
+	switch {
+	case s.at == "", s.at == "with" && endsWith(w):
+		s.setVerb(w)
+	case s.at == "rollback" && w == "to":
+		s.ends = false // to a savepoint
+	}
+}
+
+func (s *shape) setVerb(w string) {
+	s.at = w
+	if !s.several && (s.verb == "" || s.verb == "with") {
+		s.verb = w
+	}
+	s.writes = s.writes || dml[w]
+	switch w {
+	case "commit", "end", "rollback", "abort":
+		s.ends = true
+	}
+}
+
+// inner is for a word in parentheses: a verb that opens them, or that follows the
+// WITH that opens them, changes data inside.
+func (s *shape) inner(w string, opened bool) {
+	n := len(s.withs)
+	waiting := n > 0 && s.withs[n-1] == s.depth
+	switch {
+	case opened && w == "with":
+		s.withs = append(s.withs, s.depth)
+	case (opened || waiting) && dml[w]:
+		s.nested = true
+		s.writes = s.writes || s.at != "explain"
+	case waiting && endsWith(w):
+		s.withs = s.withs[:n-1]
+	}
+}
+
+// endsWith reports whether w is the verb that a WITH belongs to. VALUES is left out,
+// because it can also be a name in the WITH.
+func endsWith(w string) bool { return dml[w] || w == "select" || w == "table" }

@@ -33,6 +33,13 @@ func TestShapeOf(t *testing.T) {
 		{"SELECT /* unterminated ; @x", "select", false, false, ""},
 		{"SELECT e'ends in a backslash\\", "select", false, false, ""},
 		{"SELECT a @> b, a @@ c, @ -5, d@e", "select", false, false, "e"},
+		{"SELECT 1 -- c\r; SELECT @a", "select", false, true, "a"},
+		{"-- c\rUPDATE t SET a = 1", "update", false, false, ""},
+		{"WITH u AS (WITH v AS (SELECT 1) UPDATE t SET a = 1 RETURNING 1) UPDATE t SET a = 2", "update", true, false, ""},
+		{"WITH u AS (WITH v AS (WITH values AS (SELECT 1) DELETE FROM t RETURNING 1) SELECT 1) SELECT 1", "select", true, false, ""},
+		{"WITH u AS (WITH v AS (SELECT 1) SELECT 1 FROM t FOR UPDATE) UPDATE t SET a = 2", "update", false, false, ""},
+		{"WITH values AS (SELECT 1) UPDATE t SET a = 2", "update", false, false, ""},
+		{"EXPLAIN ANALYZE UPDATE t SET a = 1", "explain", false, false, ""},
 		{"ÜPDATE x; SELECT ä@ö", "üpdate", false, true, "ö"},
 	} {
 		s := shapeOf(c.sql)
@@ -45,6 +52,36 @@ func TestShapeOf(t *testing.T) {
 		require.Equal(t, c.nested, s.nested, c.sql)
 		require.Equal(t, c.several, s.several, c.sql)
 		require.Equal(t, c.parameters, strings.Join(names, " "), c.sql)
+	}
+}
+
+func TestShapeWritesAndEnds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		sql          string
+		writes, ends bool
+	}{
+		{"SELECT 1", false, false},
+		{"SELECT 1 FOR UPDATE", false, false},
+		{"SELECT 1; UPDATE t SET a = 1", true, false},
+		{"BEGIN; UPDATE t SET a = 1; COMMIT", true, true},
+		{"SELECT 1; WITH u AS (WITH v AS (SELECT 1) UPDATE t SET a = 1 RETURNING 1) SELECT 1", true, false},
+		{"EXPLAIN UPDATE t SET a = 1", false, false},
+		{"EXPLAIN WITH u AS (UPDATE t SET a = 1 RETURNING 1) SELECT 1", false, false},
+		{"EXPLAIN ANALYZE VERBOSE UPDATE t SET a = 1", true, false},
+		{"EXPLAIN (BUFFERS, ANALYSE) WITH x AS (SELECT 1) DELETE FROM t", true, false},
+		{"EXPLAIN ANALYZE SELECT 1 FOR UPDATE", false, false},
+		{"commit work", false, true},
+		{"/* x */ END;", false, true},
+		{"ABORT", false, true},
+		{"SELECT 1; rollback and chain", false, true},
+		{"rollback to savepoint x", false, false},
+		{"ROLLBACK WORK TO x", false, false},
+		{"SELECT CASE WHEN true THEN 1 END", false, false},
+	} {
+		s := shapeOf(c.sql)
+		require.Equal(t, c.writes, s.writes, c.sql)
+		require.Equal(t, c.ends, s.ends, c.sql)
 	}
 }
 

@@ -93,8 +93,13 @@ func TestExecRefuses(t *testing.T) {
 		"COPY accounts FROM '/x' WHERE fence_token <= @fence_token",
 		"DO $$BEGIN UPDATE accounts SET fence_token = 1; END$$",
 		ownUpdate + " AND @missing",
+		ownUpdate + " -- c\r; UPDATE accounts SET balance = 666",
+		"WITH u AS (WITH v AS (SELECT 1) UPDATE accounts SET balance = 666 RETURNING 1) UPDATE accounts SET fence_token = @fence_token WHERE fence_token <= @fence_token",
+		"WITH u AS (WITH v AS (WITH w AS (SELECT 1) DELETE FROM accounts RETURNING 1) SELECT 1) UPDATE accounts SET fence_token = @fence_token WHERE fence_token <= @fence_token",
 	} {
 		_, err := pgxfence.Exec(b.at(5), b.pool, pgxfence.Own{SQL: sql, Args: pgx.NamedArgs{"id": 1, "balance": 1}})
+		require.ErrorIs(t, err, pgxfence.ErrUsage, sql)
+		_, err = pgxfence.QueryRow(b.at(5), b.pool, pgxfence.Own{SQL: sql, Args: pgx.NamedArgs{"id": 1, "balance": 1}}, pgx.RowToMap)
 		require.ErrorIs(t, err, pgxfence.ErrUsage, sql)
 	}
 	o := ownSet(1, 1)

@@ -260,8 +260,12 @@ func condition(ctx context.Context, where string, named pgx.NamedArgs) (sql stri
 		}
 		return "", nil, nil
 	}
-	if shapeOf(where + "\nx").several {
+	shape := shapeOf(where + "\nx")
+	if shape.several {
 		return "", nil, usage("Where: it holds a semicolon")
+	}
+	if shape.broken {
+		return "", nil, usage("Where: a parenthesis, string, quoted name or comment has no end or no beginning")
 	}
 	sql, args, err = pgx.StrictNamedArgs(named).RewriteQuery(ctx, nil, where, nil)
 	if err != nil {

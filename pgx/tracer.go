@@ -3,7 +3,6 @@ package pgxfence
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,7 +22,7 @@ type Unfenced struct {
 
 // Tracer reports every INSERT, UPDATE, DELETE, MERGE and COPY into a table that is
 // sent under a context with a token, but neither by a helper of this package nor in
-// a sealed transaction. Set it as ConnConfig.Tracer, together with others by pgx's
+// a sealed transaction; in a string of several statements and in EXPLAIN ANALYZE too. Set it as ConnConfig.Tracer, together with others by pgx's
 // package multitracer. It goes by the words of the statement: what a function or a
 // prepared statement's name hides, it does not see; for that there is [Enforce].
 // Nor does it see a goroutine that has left the guarded context.
@@ -58,9 +57,7 @@ func FailUnfenced(t T) *Tracer {
 
 // TraceQueryStart implements [pgx.QueryTracer].
 func (t *Tracer) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	if endsTransaction(data.SQL) {
-		unmarkSealed(conn)
-	}
+	forgetSeal(conn, data.SQL)
 	t.look(ctx, conn, data.SQL)
 	return ctx
 }
@@ -71,6 +68,7 @@ func (*Tracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) 
 // TraceBatchStart implements [pgx.BatchTracer].
 func (t *Tracer) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	for _, q := range data.Batch.QueuedQueries {
+		forgetSeal(conn, q.SQL)
 		t.look(ctx, conn, q.SQL)
 	}
 	return ctx
@@ -95,7 +93,7 @@ func (t *Tracer) TraceCopyFromStart(ctx context.Context, conn *pgx.Conn, data pg
 func (*Tracer) TraceCopyFromEnd(context.Context, *pgx.Conn, pgx.TraceCopyFromEndData) {}
 
 func (t *Tracer) look(ctx context.Context, conn *pgx.Conn, sql string) {
-	if !unguarded(ctx, conn) && shapeOf(sql).writes() {
+	if !unguarded(ctx, conn) && shapeOf(sql).writes {
 		t.report(ctx, sql)
 	}
 }
@@ -109,18 +107,25 @@ func (t *Tracer) report(ctx context.Context, sql string) {
 // unguarded reports whether a write may pass: there is no token, a helper sends it,
 // or the transaction is sealed.
 func unguarded(ctx context.Context, conn *pgx.Conn) bool {
-	if ctx.Value(fencedKey{}) != nil || conn.PgConn().CustomData()[sealedKey] != nil {
+	if ctx.Value(fencedKey{}) != nil || sealed(conn) {
 		return true
 	}
 	_, err := fence.FromContext(ctx)
 	return errors.Is(err, fence.ErrNoToken)
 }
 
-// endsTransaction recognises what pgx sends, and the plain words.
-func endsTransaction(sql string) bool {
-	switch strings.ToLower(strings.TrimSpace(sql)) {
-	case "commit", "rollback", "begin":
-		return true
+// sealed reports whether conn is in a transaction that has been sealed.
+func sealed(conn *pgx.Conn) bool {
+	return conn.PgConn().CustomData()[sealedKey] != nil && conn.PgConn().TxStatus() != 'I'
+}
+
+// forgetSeal takes the mark away when its transaction is over, or ends with what is
+// about to be sent, so that it does not pass to the next one.
+func forgetSeal(conn *pgx.Conn, sql string) {
+	if conn.PgConn().CustomData()[sealedKey] == nil {
+		return
 	}
-	return strings.HasPrefix(strings.ToLower(sql), "begin ")
+	if conn.PgConn().TxStatus() == 'I' || shapeOf(sql).ends {
+		unmarkSealed(conn)
+	}
 }

@@ -105,6 +105,70 @@ func TestTracerKnowsSealedTransactions(t *testing.T) {
 	require.Len(t, r.failures, 1, "a seal outside a transaction fences nothing that follows")
 }
 
+// What is written is found behind other statements, comments and words.
+func TestTracerReadsSeveralStatements(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := &recorder{}
+	conn := b.connect(func(c *pgx.ConnConfig) {
+		c.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+		c.Tracer = pgxfence.FailUnfenced(r)
+	})
+	for _, sql := range []string{
+		"SELECT 1; UPDATE accounts SET balance = 1",
+		"BEGIN; UPDATE accounts SET balance = 2; COMMIT",
+		"WITH u AS (WITH v AS (SELECT 1) UPDATE accounts SET balance = 3 RETURNING 1) SELECT * FROM u",
+		"EXPLAIN ANALYZE UPDATE accounts SET balance = 4",
+		"EXPLAIN (ANALYZE, BUFFERS) UPDATE accounts SET balance = 4",
+		"-- c\rUPDATE accounts SET balance = 5",
+	} {
+		r.failures = nil
+		_, err := conn.Exec(b.at(5), sql)
+		require.NoError(t, err, sql)
+		require.Len(t, r.failures, 1, sql)
+	}
+	r.failures = nil
+	_, err := conn.Exec(b.at(5), "EXPLAIN UPDATE accounts SET balance = 1; SELECT 1")
+	require.NoError(t, err)
+	require.Empty(t, r.failures)
+}
+
+// However a sealed transaction is ended, the mark does not outlive it.
+func TestTracerForgetsSeal(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := &recorder{}
+	conn := b.connect(func(c *pgx.ConnConfig) { c.Tracer = pgxfence.FailUnfenced(r) })
+	exec := func(sql string) {
+		_, err := conn.Exec(b.at(5), sql)
+		require.NoError(t, err, sql)
+	}
+	const write = "UPDATE accounts SET balance = 5"
+	for _, end := range []string{"COMMIT;", "END", "commit work", "/* x */ ABORT", "ROLLBACK TRANSACTION", "SELECT 1; COMMIT"} {
+		for _, begin := range []string{"SELECT 1", "BEGIN", "START TRANSACTION"} {
+			r.failures = nil
+			exec("BEGIN")
+			require.NoError(t, pgxfence.Seal(b.at(5), conn))
+			exec("SAVEPOINT s")
+			exec("ROLLBACK TO s")
+			exec(write)
+			require.Empty(t, r.failures, "sealed")
+			exec(end)
+			exec(begin)
+			exec(write)
+			require.Len(t, r.failures, 1, "%s, %s", end, begin)
+			exec("ROLLBACK")
+		}
+	}
+	r.failures = nil
+	exec("BEGIN")
+	require.NoError(t, pgxfence.Seal(b.at(5), conn))
+	exec("COMMIT AND CHAIN")
+	exec(write)
+	require.Len(t, r.failures, 1, "the next transaction is not sealed")
+	exec("ROLLBACK")
+}
+
 func TestTracerWithoutCallback(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -209,3 +209,26 @@ func TestNarrowFenceColumn(t *testing.T) {
 	require.NoError(t, accounts.Update(b.at(1<<63-1), b.pool, set(1, 1)), "the highest token")
 	require.Equal(t, is(1, 1<<63-1), b.account(1))
 }
+
+// A condition that could reach out of its parentheses is refused.
+func TestWhereMustBeClosed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, where := range []string{
+		"false) OR (id = 1", ")(", "(true", "true)", "owner = 'x", `"owner = 'x'`, "true /* x", "owner = $$x", "owner = e'x\\'",
+	} {
+		c := set(1, 9)
+		c.Where = where
+		for _, err := range []error{
+			accounts.Update(b.at(9), b.pool, c),
+			accounts.Upsert(b.at(9), b.pool, c),
+			accounts.Delete(b.at(9), b.pool, pgxfence.Change{Key: c.Key, Where: where}),
+		} {
+			require.ErrorIs(t, err, pgxfence.ErrUsage, where)
+			require.ErrorContains(t, err, "Where", where)
+		}
+	}
+	c := set(1, 9)
+	c.Where = "((owner IS NULL) OR owner <> ')') /* ) */ -- ("
+	require.NoError(t, accounts.Update(b.at(9), b.pool, c))
+}

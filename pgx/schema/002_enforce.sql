@@ -2,7 +2,9 @@
 -- Enforcement: a trigger that refuses writes without a token, or with a lower one.
 -- Running it again changes nothing.
 
--- enforce puts the trigger on a table (and so on all its partitions). The trigger
+-- enforce puts the trigger on a table (and so on all its partitions). What refuses
+-- TRUNCATE is put on each partition that is there; run it again after adding some.
+-- The trigger
 -- reads two settings that last until the end of the transaction:
 --   fencekit.token   the token of the statement, left there by every helper
 --   fencekit.sealed  the tokens of the transaction, left there by fencekit.seal
@@ -15,6 +17,7 @@ CREATE OR REPLACE FUNCTION fencekit.enforce(target regclass, fence_column name D
 LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $enforce$
 DECLARE
     guard name := 'guard_' || md5(fence_column);
+    part  regclass;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('fencekit.enforce', 0));
     EXECUTE format($template$
@@ -57,7 +60,9 @@ BEGIN
     $template$, guard, fence_column);
     PERFORM fencekit.unenforce(target);
     EXECUTE format('CREATE TRIGGER zz_fencekit_guard BEFORE INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION fencekit.%I(%L)', target, guard, bypass_role);
-    EXECUTE format('CREATE TRIGGER zz_fencekit_truncate BEFORE TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION fencekit.%I(%L)', target, guard, bypass_role);
+    FOR part IN SELECT target UNION SELECT t.relid FROM pg_partition_tree(target) t LOOP
+        EXECUTE format('CREATE TRIGGER zz_fencekit_truncate BEFORE TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION fencekit.%I(%L)', part, guard, bypass_role);
+    END LOOP;
 END $enforce$;
 -- +goose StatementEnd
 
@@ -65,9 +70,13 @@ END $enforce$;
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION fencekit.unenforce(target regclass) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY INVOKER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    part regclass;
 BEGIN
     EXECUTE format('DROP TRIGGER IF EXISTS zz_fencekit_guard ON %s', target);
-    EXECUTE format('DROP TRIGGER IF EXISTS zz_fencekit_truncate ON %s', target);
+    FOR part IN SELECT target UNION SELECT t.relid FROM pg_partition_tree(target) t LOOP
+        EXECUTE format('DROP TRIGGER IF EXISTS zz_fencekit_truncate ON %s', part);
+    END LOOP;
 END $$;
 -- +goose StatementEnd
 
