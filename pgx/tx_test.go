@@ -38,6 +38,20 @@ func TestSeal(t *testing.T) {
 	require.Equal(t, "account/1=50 account/2=3", get[string](b, "SELECT string_agg(resource || '=' || token, ' ' ORDER BY resource) FROM fencekit.fence"))
 }
 
+// A NULL is no token: it must not pass for one that the resource knows.
+func TestSealOfNull(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, pgxfence.Seal(b.at(9), b.pool))
+	for _, call := range []string{
+		"fencekit.seal('account/1', NULL)", "fencekit.seal('new', NULL)", "fencekit.seal(NULL, 9)", "fencekit.seal(NULL, NULL, NULL)",
+	} {
+		_, err := b.pool.Exec(b.ctx, "SELECT "+call)
+		requireState(t, err, "22004")
+	}
+	require.Equal(t, "account/1=9", get[string](b, "SELECT string_agg(resource || '=' || token, ' ') FROM fencekit.fence"))
+}
+
 // Two holders that were ever handed the same token are told apart by their nonce.
 func TestSealEqualTokenOfAnotherOwner(t *testing.T) {
 	t.Parallel()
