@@ -66,8 +66,8 @@ func (s *session) classifyServer(err error, pg *pgconn.PgError, tok fence.Token)
 	return err
 }
 
-// ended is for a backend that was told to stop. Nothing tells whether that met it
-// idle or on its way back from a commit.
+// ended is for a connection that ended with a word of its own. Nothing tells whether
+// that met it idle or on its way back from a commit.
 func (s *session) ended(err error) error {
 	if s.inTx {
 		return unavailable(err)
@@ -75,8 +75,25 @@ func (s *session) ended(err error) error {
 	return &IndeterminateError{Err: err}
 }
 
+// terminated recognises a backend that was told to stop, a pooler that has lost its
+// server (FATAL of class 08), and a database that lost sight of a commit (08007).
 func terminated(pg *pgconn.PgError) bool {
-	return pg.Code == "57P01" || pg.Code == "57P02"
+	switch pg.Code {
+	case "57P01", "57P02", "08007":
+		return true
+	}
+	return fatal(pg) && strings.HasPrefix(pg.Code, "08")
+}
+
+// fatal reports whether the connection ends with the error. The first word is that
+// of old poolers, which know no other.
+func fatal(pg *pgconn.PgError) bool {
+	for _, severity := range []string{pg.Severity, pg.SeverityUnlocalized} {
+		if severity == "FATAL" || severity == "PANIC" {
+			return true
+		}
+	}
+	return false
 }
 
 // unserved lists what says "not here, not now": class 08 (connection), 53

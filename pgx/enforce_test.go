@@ -245,6 +245,37 @@ func TestDatabaseInTheWay(t *testing.T) {
 	requireStale(t, guarded.Update(b.at(5), b.pool, set(1, 5)), 5, 6)
 }
 
+// The server counts the rows of a view that it updates by itself, so no row there
+// means that nothing was applied, although the row carries the very token.
+func TestViewNotApplied(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec("CREATE VIEW plain AS SELECT * FROM accounts")
+	b.exec("CREATE VIEW shown AS SELECT * FROM accounts")
+	b.exec(`CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`)
+	b.exec("CREATE TRIGGER nothing INSTEAD OF UPDATE OR DELETE ON shown FOR EACH ROW EXECUTE FUNCTION nothing()")
+	require.NoError(t, accounts.Update(b.at(5), b.pool, set(1, 5)))
+	for _, name := range []string{"plain", "shown"} {
+		view := pgxfence.Table{Name: pgx.Identifier{name}}
+		c := set(1, 77)
+		c.Where = "status = 'nope'"
+		require.ErrorIs(t, view.Update(b.at(5), b.pool, c), pgxfence.ErrNotApplied, name)
+		_, err := pgxfence.UpdateReturning(b.at(5), b.pool, view, c, pgx.RowToMap)
+		require.ErrorIs(t, err, pgxfence.ErrNotApplied, name)
+		c.Set = nil
+		_, err = pgxfence.Claim(b.at(5), b.pool, view, c, pgx.RowToMap)
+		require.ErrorIs(t, err, pgxfence.ErrNotApplied, name)
+		require.ErrorIs(t, view.Delete(b.at(5), b.pool, c), pgxfence.ErrNotApplied, name)
+	}
+	shown := pgxfence.Table{Name: pgx.Identifier{"shown"}}
+	require.ErrorIs(t, shown.Delete(b.at(5), b.pool, pgxfence.Change{Key: pgxfence.Values{"id": 1}}), pgxfence.ErrNotApplied)
+
+	b.exec("CREATE TRIGGER nothing BEFORE UPDATE ON accounts FOR EACH ROW EXECUTE FUNCTION nothing()")
+	plain := pgxfence.Table{Name: pgx.Identifier{"plain"}}
+	require.ErrorIs(t, plain.Update(b.at(5), b.pool, set(1, 99)), pgxfence.ErrNotApplied)
+	require.Equal(t, is(5, 5), b.account(1))
+}
+
 // E08: row-level security.
 func TestRowLevelSecurity(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ func newOnce(ctx context.Context, db Beginner, e Effect) (*onceRun, error) {
 	if err := e.check(); err != nil {
 		return nil, err
 	}
-	o, err := e.Tx.withDefaults()
+	o, err := e.Tx.withDefaults(db)
 	if err != nil {
 		return nil, err
 	}

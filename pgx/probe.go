@@ -14,23 +14,44 @@ import (
 type probe struct {
 	token fence.Value
 	owner string
-	view  bool // a view's INSTEAD OF trigger can apply a write and report no row
+	view  bool // a view's INSTEAD OF trigger can apply an update and report no row
 }
 
 // diagnose finds out why no row changed. That takes a statement of its own, sent
 // only now: the first statement's snapshot is older than what it may have waited
 // for, so it could not have told.
 func (s *session) diagnose(ctx context.Context, t Table, key Values, tok fence.Token) error {
-	found := false
-	var p probe
-	_, err := s.query(ctx, t.probeSQL(key, tok), tok, readOne(&p, &found, scanProbe))
-	switch {
-	case err != nil:
-		return fmt.Errorf("pgxfence: nothing changed, and asking for the reason failed: %w", notLost(err))
-	case !found:
-		return ErrNotFound
+	p, err := s.look(ctx, t, key, tok)
+	if err != nil {
+		return err
+	}
+	p.view = false
+	return t.judge(p, tok)
+}
+
+// diagnoseUpdate is diagnose for an update without result, which a view's trigger may
+// have applied. With a condition nothing tells whether that held.
+func (s *session) diagnoseUpdate(ctx context.Context, t Table, c Change, tok fence.Token) error {
+	if c.Where != "" {
+		return s.diagnose(ctx, t, c.Key, tok)
+	}
+	p, err := s.look(ctx, t, c.Key, tok)
+	if err != nil {
+		return err
 	}
 	return t.judge(p, tok)
+}
+
+func (s *session) look(ctx context.Context, t Table, key Values, tok fence.Token) (p probe, err error) {
+	found := false
+	_, err = s.query(ctx, t.probeSQL(key, tok), tok, readOne(&p, &found, scanProbe))
+	switch {
+	case err != nil:
+		return p, fmt.Errorf("pgxfence: nothing changed, and asking for the reason failed: %w", notLost(err))
+	case !found:
+		return p, ErrNotFound
+	}
+	return p, nil
 }
 
 func scanProbe(row pgx.CollectableRow) (p probe, err error) {
@@ -75,8 +96,10 @@ func (t Table) ownerText(prefix string) string {
 	return "coalesce(" + prefix + quote(t.OwnerColumn) + ", '')::text"
 }
 
+// isView tells a view whose own trigger carries out updates: tgtype has the bits of
+// INSTEAD OF (64) and UPDATE (16). The server counts the rows of any other view.
 func (t Table) isView() string {
-	return "EXISTS (SELECT FROM pg_catalog.pg_class WHERE oid = " + t.regclass() + " AND relkind = 'v')"
+	return "EXISTS (SELECT FROM pg_catalog.pg_trigger WHERE tgrelid = " + t.regclass() + " AND tgtype & 80 = 80)"
 }
 
 // regclass is the table's name as a literal of that type.

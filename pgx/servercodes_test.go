@@ -89,6 +89,8 @@ func TestServerCodes(t *testing.T) {
 		{"53300", true, true, false},
 		{"57P03", true, true, false},
 		{"08006", true, true, false},
+		{"08P01", true, true, false}, // only FATAL does it end the connection
+		{"08007", false, false, true},
 		{"25006", true, true, false},
 		{"26000", true, true, false},
 		{"42P05", true, true, false},
@@ -184,6 +186,37 @@ func TestPgBouncer(t *testing.T) {
 				WHERE locktype = 'advisory' AND datname = current_database()`))
 		})
 	}
+}
+
+// E14: a pooler that loses its server answers with an error of its own (FATAL 08P01).
+// It does not say that nothing has happened: here the commit has.
+func TestPgBouncerLosesItsServer(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	proxy := devstack.PostgresProxyForTest(t, server.Addr())
+	bouncer := devstack.PgBouncerForTest(t, proxy.Addr(), "")
+	pool := b.open(bouncer.URL(get[string](b, "SELECT current_database()")), one, func(p *pgxpool.Config) {
+		p.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	})
+	require.NoError(t, pool.Ping(b.ctx))
+	runs := 0
+	err := pgxfence.InTx(b.at(5), pool, func(tx pgx.Tx) error {
+		runs++
+		err := addOne(b.ctx)(tx)
+		cutAt(proxy, true, 1)
+		return err
+	})
+	require.ErrorIs(t, err, pgxfence.ErrIndeterminate)
+	require.False(t, pgxfence.Retryable(err))
+	require.Equal(t, 1, runs)
+	eventually(t, func() bool { return b.account(1).Balance == 1 }, "it was committed")
+
+	conn, err := pool.Acquire(b.ctx)
+	require.NoError(t, err)
+	defer conn.Release()
+	require.NoError(t, conn.Ping(b.ctx))
+	cutAt(proxy, true, 1)
+	require.ErrorIs(t, accounts.Update(b.at(6), conn, set(2, 6)), pgxfence.ErrIndeterminate)
 }
 
 // E14: the default mode behind a pooler that does not know prepared statements.

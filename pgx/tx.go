@@ -32,7 +32,8 @@ type TxOptions struct {
 	// Resources to seal. Default: the one whose token is the only one in the context.
 	Resources []string
 
-	// Tx is passed to BEGIN: isolation level, access mode. Default: the server's.
+	// Tx is passed to BEGIN: isolation level, access mode, which must not be read
+	// only. Default: the server's.
 	Tx pgx.TxOptions
 
 	// MaxAttempts is how often the transaction is run at most, when it fails by
@@ -53,8 +54,12 @@ const (
 	defaultIdleTimeout = 30 * time.Second
 )
 
-func (o TxOptions) withDefaults() (TxOptions, error) {
+func (o TxOptions) withDefaults(db Beginner) (TxOptions, error) {
 	switch {
+	case inTransaction(db):
+		return o, usage("db: it is in a transaction already; seal that one with Seal")
+	case o.Tx.AccessMode == pgx.ReadOnly:
+		return o, usage("TxOptions.Tx.AccessMode: a seal writes, so it cannot be read only")
 	case o.MaxAttempts < 0:
 		return o, usage("TxOptions.MaxAttempts: %d is negative", o.MaxAttempts)
 	case o.IdleTimeout > 0 && o.IdleTimeout < time.Millisecond:
@@ -67,6 +72,18 @@ func (o TxOptions) withDefaults() (TxOptions, error) {
 		o.IdleTimeout = defaultIdleTimeout
 	}
 	return o, nil
+}
+
+// inTransaction looks at a connection: the server lets a BEGIN pass inside a
+// transaction, and the COMMIT would be for all that came before.
+func inTransaction(db Beginner) bool {
+	switch d := db.(type) {
+	case *pgx.Conn:
+		return onConn(d, d).inTx
+	case interface{ Conn() *pgx.Conn }:
+		return onConn(db, d.Conn()).inTx
+	}
+	return false
 }
 
 // InTx opens a transaction, seals the context's only resource in the same round
@@ -86,7 +103,7 @@ func InTx(ctx context.Context, db Beginner, fn func(tx pgx.Tx) error) error {
 
 // InTxOptions is [InTx] with options.
 func InTxOptions(ctx context.Context, db Beginner, o TxOptions, fn func(tx pgx.Tx) error) error {
-	o, err := o.withDefaults()
+	o, err := o.withDefaults(db)
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,20 @@ func TestSeal(t *testing.T) {
 	require.Equal(t, "account/1=50 account/2=3", get[string](b, "SELECT string_agg(resource || '=' || token, ' ' ORDER BY resource) FROM fencekit.fence"))
 }
 
+// A NULL is no token: it must not pass for one that the resource knows.
+func TestSealOfNull(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, pgxfence.Seal(b.at(9), b.pool))
+	for _, call := range []string{
+		"fencekit.seal('account/1', NULL)", "fencekit.seal('new', NULL)", "fencekit.seal(NULL, 9)", "fencekit.seal(NULL, NULL, NULL)",
+	} {
+		_, err := b.pool.Exec(b.ctx, "SELECT "+call)
+		requireState(t, err, "22004")
+	}
+	require.Equal(t, "account/1=9", get[string](b, "SELECT string_agg(resource || '=' || token, ' ') FROM fencekit.fence"))
+}
+
 // Two holders that were ever handed the same token are told apart by their nonce.
 func TestSealEqualTokenOfAnotherOwner(t *testing.T) {
 	t.Parallel()
@@ -121,7 +135,9 @@ func TestInTxCommitTurnedIntoRollback(t *testing.T) {
 func TestInTxOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for _, o := range []pgxfence.TxOptions{{MaxAttempts: -1}, {IdleTimeout: time.Microsecond}} {
+	for _, o := range []pgxfence.TxOptions{
+		{MaxAttempts: -1}, {IdleTimeout: time.Microsecond}, {Tx: pgx.TxOptions{AccessMode: pgx.ReadOnly}},
+	} {
 		require.ErrorIs(t, pgxfence.InTxOptions(b.at(5), b.pool, o, nil), pgxfence.ErrUsage)
 	}
 	for want, o := range map[string]time.Duration{"30s": 0, "1234ms": 1234 * time.Millisecond, "0": -1} {
@@ -133,6 +149,33 @@ func TestInTxOptionsAreChecked(t *testing.T) {
 		}))
 	}
 	require.Equal(t, "0", get[string](b, "SHOW idle_in_transaction_session_timeout"), "gone with the transaction")
+}
+
+// On a connection that is in a transaction, COMMIT would be for the caller's writes
+// too, and a refusal would undo them.
+func TestInTxInsideATransaction(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	pooled, err := b.pool.Acquire(b.ctx)
+	require.NoError(t, err)
+	defer pooled.Release()
+	for _, db := range []interface {
+		pgxfence.Beginner
+		Begin(ctx context.Context) (pgx.Tx, error)
+	}{b.connect(), pooled} {
+		for _, spoil := range []string{"UPDATE accounts SET balance = 9 WHERE id = 2", "SELECT 1/0"} {
+			tx, err := db.Begin(b.ctx)
+			require.NoError(t, err)
+			_, _ = tx.Exec(b.ctx, spoil)
+			require.ErrorIs(t, pgxfence.InTx(b.at(5), db, addOne(b.ctx)), pgxfence.ErrUsage)
+			_, err = pgxfence.Once(b.at(5), db, effect("k"), debit(b.ctx))
+			require.ErrorIs(t, err, pgxfence.ErrUsage)
+			require.NoError(t, tx.Rollback(b.ctx), "the caller's transaction is as it was")
+		}
+		require.NoError(t, pgxfence.InTx(b.at(5), db, func(pgx.Tx) error { return nil }), "after it all is well")
+	}
+	require.Zero(t, b.account(1).Balance)
+	require.Zero(t, b.account(2).Balance)
 }
 
 // A transaction whose client is frozen is ended by the server, so the successor

@@ -70,7 +70,7 @@ func (t Table) Update(ctx context.Context, db Querier, c Change) error {
 		case tag.RowsAffected() > 0:
 			return nil
 		}
-		return s.diagnose(ctx, t, c.Key, p.tok)
+		return s.diagnoseUpdate(ctx, t, c, p.tok)
 	})
 }
 

@@ -181,6 +181,17 @@ func TestOwnerColumn(t *testing.T) {
 		requireStale(t, write(as(5, "me")), 5, 6)
 		require.ErrorIs(t, write(as(7, "")), pgxfence.ErrUsage)
 	}
+	gone := pgxfence.Change{Key: c.Key}
+	for _, enforced := range []bool{false, true} { // the token is sent in another way
+		owned.Enforced = enforced
+		b.exec("DELETE FROM fencekit.fence")
+		b.exec("INSERT INTO owned (id, fence_token, holder) VALUES (1, 5, 'me') ON CONFLICT (id) DO UPDATE SET fence_token = 5, holder = 'me'")
+		requireStale(t, owned.Delete(as(5, "you"), b.pool, gone), 5, 5)
+		b.exec("DELETE FROM fencekit.fence") // which the refused one has sealed
+		require.ErrorIs(t, owned.Delete(as(5, ""), b.pool, gone), pgxfence.ErrUsage)
+		require.NoError(t, owned.Delete(as(5, "me"), b.pool, gone))
+		require.Zero(t, get[int](b, "SELECT count(*) FROM owned"))
+	}
 }
 
 // E12: a fence column that is too narrow is named.

@@ -102,6 +102,10 @@ func (t Table) Delete(ctx context.Context, db Batcher, c Change) error {
 	b.key(c.Key)
 	b.write(" AND coalesce(", t.fence(), ", 0) <= ")
 	b.carry()
+	if b.hasOwner() {
+		b.write(" AND ")
+		b.fresh("")
+	}
 	b.write(where)
 	return t.write(ctx, db, b.statement(), c.Key, tok)
 }

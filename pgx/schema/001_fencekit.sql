@@ -45,6 +45,9 @@ DECLARE
     holder text;
     before text := coalesce(current_setting('fencekit.sealed', true), '');
 BEGIN
+    IF sealed_resource IS NULL OR new_token IS NULL THEN -- which would pass as the same grant
+        RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'fencekit.seal: resource and token must not be null';
+    END IF;
     -- The same grant again: locking the row is enough, and leaves no dead one behind.
     SELECT f.token, f.owner INTO held, holder FROM fencekit.fence f WHERE f.resource = sealed_resource FOR NO KEY UPDATE;
     IF NOT FOUND OR held <> new_token OR holder IS DISTINCT FROM new_owner THEN
