@@ -262,3 +262,41 @@ func TestNoServer(t *testing.T) {
 	require.NoError(t, proxy.Accept())
 	require.NoError(t, accounts.Update(b.at(5), pool, set(1, 5)))
 }
+
+// The other writes, cut at every message: done, or unknown; never stale, never refused
+// for what the lost attempt itself has done.
+func TestLostReplyOfSealClaimAndDelete(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(b *bundle, ctx context.Context, pool *pgxpool.Pool) error{
+		"seal": func(_ *bundle, ctx context.Context, pool *pgxpool.Pool) error { return pgxfence.Seal(ctx, pool) },
+		"claim": func(_ *bundle, ctx context.Context, pool *pgxpool.Pool) error {
+			_, err := pgxfence.Claim(ctx, pool, accounts, pgxfence.Change{Key: pgxfence.Values{"id": 1}}, pgx.RowToMap)
+			return err
+		},
+		"delete": func(_ *bundle, ctx context.Context, pool *pgxpool.Pool) error {
+			return accounts.Delete(ctx, pool, pgxfence.Change{Key: pgxfence.Values{"id": 1}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			proxy, pool := b.proxied(one)
+			var token int64
+			done := 0
+			everyCut(t, proxy, func(string) {
+				require.NoError(t, pool.Ping(b.ctx))
+				b.exec("INSERT INTO accounts (id) VALUES (1) ON CONFLICT DO NOTHING")
+				token++
+			}, func(cut string) {
+				err := do(b, b.at(token), pool)
+				if err == nil {
+					done++
+					return
+				}
+				require.ErrorIs(t, err, pgxfence.ErrIndeterminate, cut)
+				require.NotErrorIs(t, err, fence.ErrStale, cut)
+			})
+			require.Positive(t, done)
+		})
+	}
+}
