@@ -16,9 +16,7 @@ end
 local lease
 lease, bad = read_lease(KEYS[2])
 if bad then return bad end
-local left = 0
-if lease and lease.nonce == record.nonce then left = lease.left end
-if record.token == '' then left = record.left end
+local left = at_work(record, lease)
 if left > 0 and not record.finished then
   return {'busy', decimal(left), record.holder, record.token, decimal(record.began)}
 end

@@ -15,9 +15,7 @@ if record.finished or record.state ~= ARGV[1] then return {'changed'} end
 local lease
 lease, bad = read_lease(KEYS[1])
 if bad then return bad end
-local left = 0
-if lease and lease.nonce == record.nonce then left = lease.left end
-if record.token == '' then left = record.left end -- begun without a lease: alive until it expires
+local left = at_work(record, lease)
 if left > 0 then
   return {'busy', decimal(left), record.holder, record.token, decimal(record.began)}
 end

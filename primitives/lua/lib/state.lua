@@ -48,6 +48,13 @@ local function read_record(key)
     takeovers = tonumber(v[8]), once = v[9] or ''}
 end
 
+-- at_work: for how long whoever runs an unfinished record counts as alive, in ms: while
+-- its lease lasts, or, begun without one, until it expires. 0: nobody is at work.
+local function at_work(record, lease)
+  if record.token == '' then return record.left end
+  return lease and lease.nonce == record.nonce and lease.left or 0
+end
+
 -- read_memo: the memo of a finished record, or nil, size and limit of the one that
 -- was too large to keep, or nil, nil and a reply if there is neither.
 local function read_memo(key)
