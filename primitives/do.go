@@ -77,6 +77,7 @@ type guarded struct {
 
 func (r *guarded) do(ctx context.Context, fn func(context.Context) ([]byte, error)) (Result, error) {
 	held, stop := r.claim.Keep(ctx)
+	held = context.WithValue(held, attemptKey{}, r.attempt())
 	returned := false
 	defer func() {
 		stop()
@@ -85,7 +86,8 @@ func (r *guarded) do(ctx context.Context, fn func(context.Context) ([]byte, erro
 		}
 	}()
 	memo, err := r.body(held, fn)
-	verdict := r.judge(err)
+	r.watch.ended()
+	verdict := r.judge(held, err)
 	returned = true
 	stop()
 	lost := lostCause(held)
@@ -97,9 +99,12 @@ func (r *guarded) do(ctx context.Context, fn func(context.Context) ([]byte, erro
 	return r.succeeded(ctx, memo, lost)
 }
 
+func (r *guarded) attempt() Attempt {
+	return Attempt{Key: r.claim.key, Outcome: r.result.Outcome, Token: r.result.Token,
+		Takeovers: r.result.Takeovers, claim: r.claim}
+}
+
 func (r *guarded) body(held context.Context, fn func(context.Context) ([]byte, error)) ([]byte, error) {
-	attempt := Attempt{Key: r.claim.key, Outcome: r.result.Outcome, Token: r.result.Token, Takeovers: r.result.Takeovers}
-	held = context.WithValue(held, attemptKey{}, attempt)
 	if seal := r.guard.opts.Seal; seal != nil {
 		if err := seal(held); err != nil {
 			return nil, err
@@ -112,6 +117,7 @@ func (r *guarded) body(held context.Context, fn func(context.Context) ([]byte, e
 // interrupted cleans up after a body that did not return. Whether an at-most-once
 // body has taken effect is unknown then, so its record stays, without a lease.
 func (r *guarded) interrupted(ctx context.Context) {
+	r.watch.ended()
 	r.watch.panicked()
 	if r.sealed && r.guard.opts.AtMostOnce {
 		r.watch.aborted(false, r.claim.release(detached(ctx)))
@@ -121,9 +127,9 @@ func (r *guarded) interrupted(ctx context.Context) {
 }
 
 // judge is the caller's verdict on an error of the body; not on one of the seal.
-func (r *guarded) judge(err error) Verdict {
+func (r *guarded) judge(held context.Context, err error) Verdict {
 	if judge := r.guard.opts.Judge; judge != nil && err != nil && r.sealed {
-		return judge(err)
+		return judge(held, err)
 	}
 	return Abort
 }
@@ -227,6 +233,20 @@ type Attempt struct {
 	Outcome   Outcome     // Begun, Reclaimed, TakenOver or Unguarded
 	Token     fence.Token // invalid if Unguarded
 	Takeovers int
+
+	claim *Claim // nil if Unguarded
+}
+
+// ClaimText is the claim of the attempt as [Claim.MarshalText] writes it, for a body
+// that leaves the result to somebody else: it hands the text over and returns an
+// error that GuardOptions.Judge answers with [Suspend]. Whoever has the result reads
+// the text with [Guard.ParseClaim] and completes it. An attempt that is Unguarded has
+// no claim: an [*OptionError].
+func (a Attempt) ClaimText() ([]byte, error) {
+	if a.claim == nil {
+		return nil, &OptionError{"claim", "an unguarded attempt has none"}
+	}
+	return a.claim.MarshalText()
 }
 
 type attemptKey struct{}

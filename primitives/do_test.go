@@ -188,7 +188,7 @@ func TestDoOnAnEndedContextDoesNothing(t *testing.T) {
 // B16, D20: the end of the attempt is told to Redis although its context has ended.
 func TestDoEndsTheOperationOnADeadContext(t *testing.T) {
 	behaviour(t, func(e *env) {
-		g := e.guard(GuardOptions{Judge: func(err error) Verdict {
+		g := e.guard(GuardOptions{Judge: func(_ context.Context, err error) Verdict {
 			if errors.Is(err, errStop) {
 				return MemoiseFailure([]byte("f"))
 			}
@@ -303,7 +303,7 @@ func TestGuardOptionsGovernEveryStep(t *testing.T) {
 func TestDoCleansUpAfterAPanickingJudge(t *testing.T) {
 	behaviour(t, func(e *env) {
 		op := e.op()
-		g := e.guard(GuardOptions{Judge: func(error) Verdict { panic("boom") }})
+		g := e.guard(GuardOptions{Judge: func(context.Context, error) Verdict { panic("boom") }})
 		require.PanicsWithValue(e, "boom", func() {
 			_, _ = g.Do(e.ctx(), op, func(context.Context) ([]byte, error) { return nil, errStop })
 		})

@@ -32,7 +32,7 @@ func TestJudgeDecidesWhatAnErrorMeans(t *testing.T) {
 			behaviour(t, func(e *env) {
 				var judged []error
 				seen, op := &events{}, e.op()
-				g := e.guard(GuardOptions{Observer: seen, MaxMemo: 8, Judge: func(err error) Verdict {
+				g := e.guard(GuardOptions{Observer: seen, MaxMemo: 8, Judge: func(_ context.Context, err error) Verdict {
 					judged = append(judged, err)
 					return c.verdict
 				}})
@@ -61,7 +61,7 @@ func TestSealComesBeforeTheBodyWithTheToken(t *testing.T) {
 		fails := error(nil)
 		g := e.guard(GuardOptions{
 			Observer: seen,
-			Judge:    func(error) Verdict { return MemoiseFailure(nil) },
+			Judge:    func(context.Context, error) Verdict { return MemoiseFailure(nil) },
 			Seal: func(ctx context.Context) error {
 				sealed, _ = fence.ForResource(ctx, op.resource())
 				require.Zero(e, body.runs.Load())
@@ -173,12 +173,12 @@ func TestNestedGuardsKeepTheirTokensApart(t *testing.T) {
 				token, err = fence.ForResource(ctx, "account/2")
 				require.NoError(e, err)
 				a, _ := AttemptFromContext(ctx)
-				require.Equal(e, Attempt{Key: inner.Key, Outcome: Begun, Token: token}, a)
+				require.Equal(e, Attempt{Key: inner.Key, Outcome: Begun, Token: token, claim: a.claim}, a)
 				return nil, nil
 			})
 			require.NoError(e, err)
 			a, _ := AttemptFromContext(ctx)
-			require.Equal(e, Attempt{Key: outer.Key, Outcome: Begun, Token: mine}, a)
+			require.Equal(e, Attempt{Key: outer.Key, Outcome: Begun, Token: mine, claim: a.claim}, a)
 
 			inner.Resource = "order/1" // the resource of the guard outside: it is busy
 			_, err = g.Do(ctx, inner, (&counted{}).body)
@@ -206,7 +206,13 @@ func TestObserverIsToldInOrderAndCannotBreakTheWork(t *testing.T) {
 			e.Helper()
 			for i := range seen.list {
 				require.GreaterOrEqual(e, seen.list[i].Wait, time.Duration(0))
-				seen.list[i].Wait = 0
+				require.Equal(e, op.Key, seen.list[i].Key)
+				granted := seen.list[i].Outcome != Replayed
+				require.Equal(e, granted, seen.list[i].Token.Valid())
+				ended := seen.list[i].Kind != EventBegan
+				require.Equal(e, ended, seen.list[i].Left > 20*time.Second)
+				seen.list[i] = Event{Kind: seen.list[i].Kind, Name: seen.list[i].Name, Outcome: seen.list[i].Outcome,
+					Err: seen.list[i].Err, Bytes: seen.list[i].Bytes, Takeovers: seen.list[i].Takeovers}
 			}
 			require.Equal(e, want, seen.list)
 			seen.list = nil
@@ -225,7 +231,7 @@ func TestObserverIsToldInOrderAndCannotBreakTheWork(t *testing.T) {
 			busyWith(e, err, "")
 			require.Len(e, seen.list, 2)
 			seen.list[1].Wait = 0
-			require.Equal(e, Event{Kind: EventRefused, Name: "charge", Err: err}, seen.list[1])
+			require.Equal(e, Event{Kind: EventRefused, Name: "charge", Key: op.Key, Err: err}, seen.list[1])
 			seen.list = seen.list[:1]
 			return []byte("memo"), nil
 		})

@@ -69,7 +69,7 @@ var publicCalls = []publicCall{
 	}},
 	{"do that is suspended", func(r *rig) {
 		op := r.op()
-		_, err := r.farGuard(GuardOptions{LeaseTTL: time.Minute, Judge: func(error) Verdict { return Suspend(time.Hour) }}).
+		_, err := r.farGuard(GuardOptions{LeaseTTL: time.Minute, Judge: func(context.Context, error) Verdict { return Suspend(time.Hour) }}).
 			Do(r.ctx(), op, func(context.Context) ([]byte, error) { return nil, errBody })
 		require.Same(r, errBody, err)
 		record := r.status(op)
@@ -78,7 +78,7 @@ var publicCalls = []publicCall{
 	}},
 	{"do that fails for good", func(r *rig) {
 		op := r.op()
-		_, err := r.farGuard(GuardOptions{Judge: func(error) Verdict { return MemoiseFailure([]byte("no")) }}).
+		_, err := r.farGuard(GuardOptions{Judge: func(context.Context, error) Verdict { return MemoiseFailure([]byte("no")) }}).
 			Do(r.ctx(), op, func(context.Context) ([]byte, error) { return nil, errBody })
 		require.Same(r, errBody, err)
 		_, err = r.store.Result(r.ctx(), op)

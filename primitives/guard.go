@@ -62,9 +62,9 @@ type GuardOptions struct {
 	// failing would have it repeated.
 	StrictMemo bool
 
-	// Judge says what an error of the body means for the record. Default: [Abort]
-	// for every error.
-	Judge func(error) Verdict
+	// Judge says what an error of the body means for the record. It gets the body's
+	// context. Default: [Abort] for every error.
+	Judge func(ctx context.Context, err error) Verdict
 
 	// Seal is called with the token in its context before the body runs, to carry
 	// the token to the store that the body writes to: from then on the store refuses
@@ -161,6 +161,10 @@ type Op struct {
 	// Holder describes the caller to people. At most 512 bytes.
 	Holder string
 
+	// Patience, if positive, bounds GuardOptions.Wait for this call, as a deadline of
+	// the caller does. It makes no call wait that would not.
+	Patience time.Duration
+
 	// Floor makes the token higher than this value; see [LeaseOptions].
 	Floor fence.Value
 
@@ -201,9 +205,20 @@ func (op Op) resource() string {
 	return op.Resource
 }
 
+// wait is the guard's bound, cut to the patience of this call.
+func (op Op) wait(bound time.Duration) time.Duration {
+	if op.Patience == 0 {
+		return bound
+	}
+	return min(bound, op.Patience)
+}
+
 func (op Op) check() error {
 	if err := checkKey(op.Key); err != nil {
 		return err
+	}
+	if op.Patience < 0 {
+		return &OptionError{"Patience", fmt.Sprintf("%s is negative", op.Patience)}
 	}
 	if err := checkFloor("Floor", op.Floor); err != nil {
 		return err
@@ -250,7 +265,7 @@ func (g *Guard) Begin(ctx context.Context, op Op) (Start, error) {
 	}
 	c := g.claim(op)
 	var start Start
-	err := g.store.inLine(ctx, g.opts.Wait, c.nonce, c.record, c.giveUp, func(ctx context.Context, p *place) error {
+	err := g.store.inLine(ctx, op.wait(g.opts.Wait), c.nonce, c.record, c.giveUp, func(ctx context.Context, p *place) error {
 		var err error
 		start, err = c.try(ctx, op, p)
 		return err

@@ -93,6 +93,7 @@ func (h *hub) subscribe(ctx context.Context) *subscription {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &subscription{ready: make(chan struct{}), end: cancel}
 	go func() {
+		defer func() { _ = recover() }() // of the client: the waiters' timers stand behind it
 		pubsub := h.client.Subscribe(ctx, h.channel)
 		context.AfterFunc(ctx, func() { _ = pubsub.Close() })
 		h.listen(s, pubsub.ChannelWithSubscriptions())

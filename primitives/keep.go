@@ -194,12 +194,20 @@ func (k *keeper) byPrimary(batch []*kept) map[*redis.Client][]*kept {
 	for _, t := range batch {
 		var node *redis.Client
 		if isCluster {
-			// An error leaves nil, a group of its own: renewing it will tell.
-			node, _ = nodes.MasterForKey(context.Background(), t.names.lease())
+			node = primaryOf(nodes, t)
 		}
 		groups[node] = append(groups[node], t)
 	}
 	return groups
+}
+
+// primaryOf is nil for a tenure whose node is not known, a group of its own: renewing
+// it will tell why.
+func primaryOf(nodes cluster, t *kept) (node *redis.Client) {
+	var failure error
+	defer recovered(&failure)
+	node, _ = nodes.MasterForKey(context.Background(), t.names.lease())
+	return node
 }
 
 // renew renews one group in one round trip, and once more, with the text of the
@@ -221,16 +229,12 @@ func (k *keeper) renew(group []*kept) {
 func (k *keeper) pipeline(ctx context.Context, group []*kept, sent time.Time,
 	add func(redis.Pipeliner, call) *redis.Cmd,
 ) (unknown []*kept) {
-	cmds := make([]*redis.Cmd, len(group))
-	// The error of a pipeline is that of one of its commands; each is looked at.
-	_, _ = k.store.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, t := range group {
-			cmds[i] = add(p, t.renewal(t.ttl))
-		}
-		return nil
-	})
+	cmds, failure := k.send(ctx, group, add)
 	for i, t := range group {
-		value, err := cmds[i].Result()
+		value, err := any(nil), failure
+		if failure == nil {
+			value, err = cmds[i].Result()
+		}
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {
 			unknown = append(unknown, t)
 			continue
@@ -244,6 +248,20 @@ func (k *keeper) pipeline(ctx context.Context, group []*kept, sent time.Time,
 		}
 	}
 	return unknown
+}
+
+// send sends one pipeline. Its error is that of the client, not that of a command: each
+// of those is looked at.
+func (k *keeper) send(ctx context.Context, group []*kept, add func(redis.Pipeliner, call) *redis.Cmd) (cmds []*redis.Cmd, err error) {
+	defer recovered(&err)
+	cmds = make([]*redis.Cmd, len(group))
+	_, _ = k.store.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, t := range group {
+			cmds[i] = add(p, t.renewal(t.ttl))
+		}
+		return nil
+	})
+	return cmds, nil
 }
 
 // settle sets when t is due again.

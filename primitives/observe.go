@@ -15,14 +15,18 @@ type Observer interface {
 }
 
 // Event is one thing that happened. Kind, Name and Outcome are safe as metric labels;
-// Err is not: its text may name keys, resources and holders.
+// the others are not: Key and Token take any number of values, and the text of Err may
+// name keys, resources and holders.
 type Event struct {
 	Kind      EventKind
 	Name      string        // Op.Name
+	Key       Key           // Op.Key
+	Token     fence.Token   // of the grant; invalid before it, and if there is none
 	Outcome   Outcome       // of EventBegan
 	Err       error         // of EventRefused, EventFailed, EventMemoFailed, EventAbortFailed and EventLost; nil otherwise
 	Wait      time.Duration // from the call to its answer, of EventBegan and EventRefused
 	Bytes     int           // size of the memo, of EventCompleted, EventOversize and EventMemoFailed
+	Left      time.Duration // of the lease when the body ended, of the events that end a call; negative if it had run out
 	Takeovers int           // of EventBegan
 }
 
@@ -51,12 +55,14 @@ const (
 type watch struct {
 	observer Observer
 	ctx      context.Context
-	name     string
+	op       Op
 	since    time.Time
+	claim    *Claim        // nil before the grant
+	left     time.Duration // of the lease when the body ended
 }
 
 func (g *Guard) watch(ctx context.Context, op Op) *watch {
-	return &watch{observer: g.opts.Observer, ctx: ctx, name: op.Name, since: time.Now()}
+	return &watch{observer: g.opts.Observer, ctx: ctx, op: op, since: time.Now()}
 }
 
 func (w *watch) tell(e Event) {
@@ -64,17 +70,24 @@ func (w *watch) tell(e Event) {
 		return
 	}
 	defer func() { _ = recover() }() // an observer must never break the work
-	e.Name = w.name
+	e.Name, e.Key, e.Left = w.op.Name, w.op.Key, w.left
+	if w.claim != nil {
+		e.Token = w.claim.Token()
+	}
 	w.observer.Observe(w.ctx, e)
 }
 
 func (w *watch) began(s Start) {
+	w.claim = s.Claim
 	w.tell(Event{Kind: EventBegan, Outcome: s.Outcome, Takeovers: s.Takeovers, Wait: time.Since(w.since)})
 }
 
 func (w *watch) refused(err error) {
 	w.tell(Event{Kind: EventRefused, Err: err, Wait: time.Since(w.since)})
 }
+
+// ended notes how much of the lease was left when the body ended.
+func (w *watch) ended() { w.left = time.Until(w.claim.Deadline()) }
 
 func (w *watch) unguarded() { w.tell(Event{Kind: EventUnguarded, Outcome: Unguarded}) }
 func (w *watch) panicked()  { w.tell(Event{Kind: EventPanicked}) }

@@ -3,6 +3,7 @@ package primitives
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -122,12 +123,22 @@ func (s *Store) abandonable(ctx context.Context, c call) (any, error) {
 	}
 }
 
-func (s *Store) eval(ctx context.Context, c call) (any, error) {
-	value, err := s.client.EvalSha(ctx, c.script.sha, c.keys, c.args...).Result()
+// eval turns a panic of the client, such as one in a hook of the caller's, into an
+// error: it may be running in a goroutine of ours, where it would end the process.
+func (s *Store) eval(ctx context.Context, c call) (value any, err error) {
+	defer recovered(&err)
+	value, err = s.client.EvalSha(ctx, c.script.sha, c.keys, c.args...).Result()
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") { // which allocates even without an error
 		value, err = s.client.Eval(ctx, c.script.src, c.keys, c.args...).Result()
 	}
 	return value, err
+}
+
+// recovered is deferred around calls of the client.
+func recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("the redis client panicked: %v", r)
+	}
 }
 
 // detached is the context of a step that must be taken although the caller's
