@@ -139,6 +139,9 @@ func NewGuard(store *Store, opts GuardOptions) (*Guard, error) {
 	return &Guard{store: store, opts: opts}, nil
 }
 
+// Options are the options of the guard with their defaults.
+func (g *Guard) Options() GuardOptions { return g.opts }
+
 // Op is one logical operation. Only Key is required.
 type Op struct {
 	// Key is the idempotency key: two calls with one key, under one resource, are

@@ -1,0 +1,197 @@
+package interceptor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/activity"
+	sdk "go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/fencekit/fencekit-go/primitives"
+)
+
+// call is one guarded execution of an activity.
+type call struct {
+	kit   *Interceptor
+	plan  *plan
+	info  activity.Info
+	begun time.Time // when it reached this worker, by the local clock
+	codec codec
+}
+
+type callKey struct{}
+
+// callFrom is the guarded call around ctx, or nil.
+func callFrom(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+func newCall(ctx context.Context, k *Interceptor, p *plan, info activity.Info) *call {
+	return &call{kit: k, plan: p, info: info, begun: time.Now(), codec: k.converters.bind(ctx, info)}
+}
+
+type executor func(context.Context, *sdk.ExecuteActivityInput) (any, error)
+
+// run is the adapter itself: what the SDK calls with one input becomes one guarded
+// operation, and its answer an answer for Temporal.
+func (c *call) run(ctx context.Context, in *sdk.ExecuteActivityInput, next executor) (any, error) {
+	ctx = context.WithValue(ctx, callKey{}, c)
+	c.plan.advise.Do(func() { c.advise(ctx) })
+	op, err := c.op(ctx, in.Args)
+	if err != nil {
+		return nil, c.keyRefused(ctx, err)
+	}
+	op.Patience = c.patience()
+	if result, found, err := c.fromLedger(ctx, op); found || err != nil {
+		return result, err
+	}
+	b := &body{call: c, in: in, next: next}
+	done, err := c.plan.guard.Do(ctx, op, b.run)
+	switch {
+	case b.returned && b.err != nil:
+		return nil, b.err
+	case err != nil && b.returned:
+		return nil, c.notStored(op.Key, err)
+	case err != nil:
+		return nil, c.refused(op.Key, err)
+	case b.returned:
+		return b.result()
+	}
+	return c.replay(op.Key, done.Memo)
+}
+
+// body is the run of the activity's function under its guard.
+type body struct {
+	call *call
+	in   *sdk.ExecuteActivityInput
+	next executor
+
+	returned bool
+	payloads *commonpb.Payloads
+	err      error
+}
+
+func (b *body) run(ctx context.Context) ([]byte, error) {
+	result, err := b.next(ctx, b.in)
+	var memo []byte
+	if err == nil {
+		b.payloads, memo, err = b.call.codec.encode(result)
+	}
+	b.returned, b.err = true, err
+	b.call.plan.observer.returned(ctx, err)
+	return memo, err
+}
+
+// result is what was stored, byte for byte: a replay must not differ from it.
+func (b *body) result() (any, error) {
+	if b.payloads == nil {
+		return nil, nil //nolint:nilnil // a body without a result
+	}
+	return b.payloads, nil
+}
+
+func (c *call) replay(key primitives.Key, memo []byte) (any, error) {
+	payloads, err := c.codec.decode(memo)
+	if err != nil {
+		return nil, c.undecodable(key, err)
+	}
+	if payloads == nil {
+		return nil, nil //nolint:nilnil // a body without a result
+	}
+	return payloads, nil
+}
+
+// fromLedger asks the database that the body writes to.
+func (c *call) fromLedger(ctx context.Context, op primitives.Op) (any, bool, error) {
+	if c.plan.Ledger == nil {
+		return nil, false, nil
+	}
+	result, found, err := c.plan.Ledger(ctx, op.Key.String())
+	if found && err == nil {
+		c.plan.observer.Observe(ctx, primitives.Event{Kind: primitives.EventBegan, Outcome: primitives.Replayed,
+			Name: op.Name, Key: op.Key, Wait: time.Since(c.begun)})
+	}
+	return result, found, err
+}
+
+// judge says what an error of the body means for the record.
+func judge(ctx context.Context, err error) primitives.Verdict {
+	c := callFrom(ctx)
+	switch {
+	case err == activity.ErrResultPending: //nolint:errorlint // the SDK takes only the very same for it
+		return primitives.Suspend(time.Until(c.info.Deadline))
+	case c.plan.MemoiseFailures && c.final(err):
+		if memo, ok := c.codec.encodeFailure(err); ok {
+			return primitives.MemoiseFailure(memo)
+		}
+	}
+	return primitives.Abort
+}
+
+// final reports whether Temporal would not retry after err.
+func (c *call) final(err error) bool {
+	var a *temporal.ApplicationError
+	if !errors.As(err, &a) {
+		return false
+	}
+	if a.NonRetryable() {
+		return true
+	}
+	if c.info.RetryPolicy == nil {
+		return false
+	}
+	for _, t := range c.info.RetryPolicy.NonRetryableErrorTypes {
+		if t == a.Type() {
+			return true
+		}
+	}
+	return false
+}
+
+// patience is how long the call may wait inside its attempt.
+func (c *call) patience() time.Duration {
+	left := time.Until(c.info.Deadline) / 2
+	if c.info.HeartbeatTimeout > 0 {
+		left = min(left, c.info.HeartbeatTimeout/2)
+	}
+	return max(left, 1)
+}
+
+// holder says who runs the operation, to people who find it busy.
+func (c *call) holder() string {
+	var b strings.Builder
+	for _, part := range []struct{ name, value string }{
+		{"workflow", c.info.WorkflowExecution.ID},
+		{"run", c.info.WorkflowExecution.RunID},
+		{"activity", c.info.ActivityID},
+		{"activity-run", c.info.ActivityRunID},
+		{"attempt", fmt.Sprint(c.info.Attempt)},
+		{"worker", c.kit.identity},
+	} {
+		if part.value != "" {
+			fmt.Fprintf(&b, " %s=%s", part.name, clip(part.value))
+		}
+	}
+	return strings.TrimPrefix(b.String(), " ")
+}
+
+// clip keeps the parts of a holder short enough for all of them to fit.
+func clip(s string) string {
+	const most = 75
+	s = strings.ToValidUTF8(s, "?")
+	if len(s) <= most {
+		return s
+	}
+	for i := most - 1; ; i-- {
+		if utf8.RuneStart(s[i]) {
+			return s[:i] + "~"
+		}
+	}
+}

@@ -1,0 +1,2 @@
+// Package interceptor guards Temporal activities.
+package interceptor

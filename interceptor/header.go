@@ -1,0 +1,102 @@
+package interceptor
+
+import (
+	"context"
+	"errors"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/converter"
+	sdk "go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/fencekit/fencekit-go/primitives"
+)
+
+// headerName is the header that carries a key from a workflow to an activity. Its
+// payload is a digest, so that history shows no part of the key.
+const headerName = "fencekit-key"
+
+type (
+	workflowKey    struct{} // the digest that WithKey has put into a workflow's context
+	interceptedKey struct{} // marks a workflow's context as ours
+)
+
+// WithKey gives a workflow's next calls of guarded activities an idempotency key of
+// its own making, in place of what Policy.Key picks; Policy.Scope says within what. Use
+// the returned context for one call: two calls of one activity with one key are one
+// operation, and with other input a mismatch.
+//
+//	ctx, err := interceptor.WithKey(ctx, "charge-A1")
+//	err = workflow.ExecuteActivity(ctx, acts.Charge, order).Get(ctx, nil)
+//
+// The key is any non-empty text. WithKey returns a *primitives.KeyError for one that is
+// empty or not valid UTF-8, and a *primitives.OptionError in a workflow whose worker
+// (or replayer) lacks the interceptor: the key would be lost on the way.
+func WithKey(ctx workflow.Context, key string) (workflow.Context, error) {
+	if ctx.Value(interceptedKey{}) == nil {
+		return ctx, &primitives.OptionError{Field: "ctx", Rule: "is of a workflow whose worker has no fencekit interceptor"}
+	}
+	k, err := primitives.NewKey("explicit", key)
+	if err != nil {
+		return ctx, err
+	}
+	return workflow.WithValue(ctx, workflowKey{}, k.String()), nil
+}
+
+// keyFromHeader is the digest that came with the call, if any.
+func keyFromHeader(ctx context.Context) (digest string, given bool, err error) {
+	p, ok := sdk.Header(ctx)[headerName]
+	if !ok {
+		return "", false, nil
+	}
+	var k primitives.Key
+	if k.UnmarshalText(p.GetData()) != nil || k.Namespace() != "explicit" {
+		return "", false, errors.New("the header " + headerName + " does not hold what WithKey puts there")
+	}
+	return string(p.GetData()), true, nil
+}
+
+// workflowInbound marks the contexts of a workflow, and stands before its calls.
+type workflowInbound struct {
+	sdk.WorkflowInboundInterceptorBase
+}
+
+func (w *workflowInbound) Init(out sdk.WorkflowOutboundInterceptor) error {
+	o := &workflowOutbound{}
+	o.Next = out
+	return w.Next.Init(o)
+}
+
+func (w *workflowInbound) ExecuteWorkflow(ctx workflow.Context, in *sdk.ExecuteWorkflowInput) (any, error) {
+	return w.Next.ExecuteWorkflow(workflow.WithValue(ctx, interceptedKey{}, true), in)
+}
+
+func (w *workflowInbound) ExecuteUpdate(ctx workflow.Context, in *sdk.UpdateInput) (any, error) {
+	return w.Next.ExecuteUpdate(workflow.WithValue(ctx, interceptedKey{}, true), in)
+}
+
+// workflowOutbound writes the header.
+type workflowOutbound struct {
+	sdk.WorkflowOutboundInterceptorBase
+}
+
+func (w *workflowOutbound) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
+	writeHeader(ctx)
+	return w.Next.ExecuteActivity(ctx, name, args...)
+}
+
+func (w *workflowOutbound) ExecuteLocalActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
+	writeHeader(ctx)
+	return w.Next.ExecuteLocalActivity(ctx, name, args...)
+}
+
+func writeHeader(ctx workflow.Context) {
+	digest, ok := ctx.Value(workflowKey{}).(string)
+	if !ok {
+		return
+	}
+	sdk.WorkflowHeader(ctx)[headerName] = &commonpb.Payload{
+		Metadata: map[string][]byte{converter.MetadataEncoding: []byte(converter.MetadataEncodingBinary)},
+		Data:     []byte(digest),
+	}
+}

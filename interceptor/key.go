@@ -1,0 +1,166 @@
+package interceptor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"unicode"
+	"unicode/utf8"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/fencekit/fencekit-go/primitives"
+)
+
+// identity is what a key is the digest of, besides the input. Its members are a wire
+// format: never change what they hold.
+type identity struct {
+	Namespace string `json:"namespace"`
+	Type      string `json:"type"`
+	Scope     string `json:"scope"`
+	Workflow  string `json:"workflow,omitempty"`
+	Run       string `json:"run,omitempty"`
+	Activity  string `json:"activity,omitempty"`
+	Input     string `json:"input"`
+}
+
+// scoped is the identity without the input. The activity id repeats from run to run,
+// so it never stands without the run's.
+func scoped(scope Scope, info activity.Info) identity {
+	id := identity{Namespace: info.Namespace, Type: info.ActivityType.Name, Scope: scope.String()}
+	workflow, run := info.WorkflowExecution.ID, info.WorkflowExecution.RunID
+	if workflow == "" { // nobody's activity: it is its own run
+		workflow, run = info.ActivityID, info.ActivityRunID
+	}
+	switch scope {
+	case ScopeExecution:
+		id.Workflow, id.Run, id.Activity = workflow, run, info.ActivityID
+	case ScopeRun:
+		id.Workflow, id.Run = workflow, run
+	case ScopeWorkflow:
+		id.Workflow = workflow
+	case ScopeNamespace:
+	}
+	return id
+}
+
+// execution is the same for all attempts of one scheduled activity.
+func execution(info activity.Info) primitives.Execution {
+	id := scoped(ScopeExecution, info)
+	return primitives.Execution{
+		ID:      strconv.Quote(id.Namespace) + strconv.Quote(id.Workflow) + strconv.Quote(id.Run) + strconv.Quote(id.Activity),
+		Started: info.StartedTime,
+		Attempt: int(info.Attempt),
+	}
+}
+
+// op is the operation that the call asks for. Its errors are key errors: nothing in
+// them shows a part of the input.
+func (c *call) op(ctx context.Context, args []any) (op primitives.Op, err error) {
+	input, err := keyable(args)
+	if err != nil {
+		return op, err
+	}
+	id := scoped(c.plan.Scope, c.info)
+	explicit, given, err := keyFromHeader(ctx)
+	switch {
+	case err != nil:
+		return op, err
+	case given:
+		id.Input = "explicit " + explicit
+		op.Fingerprint, err = primitives.NewFingerprint(input)
+	case c.plan.Key.set:
+		if id.Input, err = c.picked(args); err == nil {
+			op.Fingerprint, err = primitives.NewFingerprint(input)
+		}
+	default:
+		id.Input, err = whole(c.plan.Scope, input)
+	}
+	if err != nil {
+		return op, err
+	}
+	if op.Key, err = primitives.NewKey(readable(id.Type), id); err != nil {
+		return op, err
+	}
+	if c.plan.Resource.set {
+		if op.Resource, err = c.plan.Resource.of(args); err != nil {
+			return op, fmt.Errorf("the function of Policy.Resource: %w", err)
+		}
+		if op.Resource == "" {
+			return op, errors.New("the function of Policy.Resource returned an empty name")
+		}
+	}
+	op.Name, op.Holder, op.Execution = id.Type, c.holder(), execution(c.info)
+	return op, nil
+}
+
+// picked is the digest of what the key function picks.
+func (c *call) picked(args []any) (string, error) {
+	v, err := c.plan.Key.of(args)
+	if err != nil {
+		return "", fmt.Errorf("the function of Policy.Key: %w", err)
+	}
+	k, err := primitives.NewKey("key", v)
+	if err != nil {
+		return "", err
+	}
+	return k.String(), nil
+}
+
+// whole is the digest of the whole input. With nothing else to tell operations apart,
+// it must tell something itself.
+func whole(scope Scope, input []any) (string, error) {
+	if scope == ScopeNamespace {
+		k, err := primitives.NewKey("input", input)
+		if err != nil {
+			return "", err
+		}
+		return k.String(), nil
+	}
+	f, err := primitives.NewFingerprint(input)
+	return f.String(), err
+}
+
+// readable is the part of a key that people can read: the activity type, if a key can
+// hold it.
+func readable(name string) string {
+	if name == "" || len(name) > 200 || !utf8.ValidString(name) {
+		return "activity"
+	}
+	for _, r := range name {
+		if unicode.IsControl(r) {
+			return "activity"
+		}
+	}
+	return name
+}
+
+// keyable is the arguments as primitives.NewKey must see them: typed, because an
+// interface would hide that a large float is one, and raw payloads by their content.
+func keyable(args []any) ([]any, error) {
+	in := make([]any, 0, len(args))
+	for _, arg := range args {
+		raw, ok, err := payloadsOf(arg)
+		switch {
+		case err != nil:
+			return nil, err
+		case ok:
+			in = append(in, raw...)
+		default:
+			in = append(in, typed(arg))
+		}
+	}
+	return in, nil
+}
+
+// typed is a pointer to arg.
+func typed(arg any) any {
+	if arg == nil {
+		return nil
+	}
+	p := reflect.New(reflect.TypeOf(arg))
+	p.Elem().Set(reflect.ValueOf(arg))
+	return p.Interface()
+}

@@ -1,0 +1,229 @@
+package interceptor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"go.temporal.io/sdk/converter"
+
+	"github.com/fencekit/fencekit-go/primitives"
+)
+
+// Options configure an [Interceptor]. Redis and Guards are required.
+type Options struct {
+	// Redis keeps leases and records. Required; the caller closes it, after the
+	// workers have stopped. Set ContextTimeoutEnabled in its options.
+	Redis primitives.Client
+
+	// Store are the options of the store in that Redis: prefix, budget of a step,
+	// strict tokens.
+	Store primitives.Options
+
+	// Guards name the activities to guard. Required.
+	Guards []Guard
+
+	// LeaseTTL and Retention stand for those of a Policy that leaves them zero.
+	// Defaults: those of [Policy].
+	LeaseTTL  time.Duration
+	Retention time.Duration
+
+	// DataConverter must be the one of the worker's client: results are stored as it
+	// encodes them, and replayed as they are stored. Default: what
+	// [Interceptor.Plugin] has found in the client's options, else the SDK's default.
+	// With a converter that encrypts and no word of it here, results would lie in
+	// Redis, and be replayed, in plain text.
+	DataConverter converter.DataConverter
+
+	// FailureConverter is the same for failures, which are stored under
+	// Policy.MemoiseFailures only. Default: as for DataConverter; else the SDK's
+	// default with the DataConverter.
+	FailureConverter converter.FailureConverter
+
+	// Identity names this worker to people, in errors and logs of others. At most 128
+	// bytes are kept. Default: the process id and the host's name, as in the SDK.
+	Identity string
+
+	// Observer is told everything that happens, for hooks beyond the metrics, spans
+	// and logs that the interceptor writes itself. Event.Name is the activity type.
+	// Default: nobody.
+	Observer primitives.Observer
+}
+
+// Policy says how one activity is guarded. The zero value works: each scheduled
+// activity is run to a result once, under a lease of its own.
+type Policy struct {
+	// Key picks what identifies an operation within Scope. Default: the whole input.
+	// If it picks a part, a call with the same key and other input fails as a
+	// mismatch. See [KeyFrom].
+	Key KeyFunc
+
+	// Scope says who shares the operation. Default: [ScopeExecution].
+	Scope Scope
+
+	// Resource names what the activity changes: guarded activities on one resource
+	// run one after another and share its fencing tokens. Default: each operation is
+	// a resource of its own. See [ResourceFrom].
+	Resource ResourceFunc
+
+	// LeaseTTL is how long others wait after a crash. It is renewed while the body
+	// runs, so it need not be longer than the body. 50ms to 24h; default
+	// Options.LeaseTTL, else 30s.
+	LeaseTTL time.Duration
+
+	// RenewEvery is the time between renewals. Default a third of LeaseTTL.
+	RenewEvery time.Duration
+
+	// Retention is how long a result is kept for replays. It should not end before
+	// Temporal stops retrying, which is ScheduleToClose; a later attempt runs the body
+	// again, under a higher token. 10ms to 10 years; default Options.Retention, else
+	// 24h.
+	Retention time.Duration
+
+	// Wait lets a call wait inside its attempt for another one that is at work. It is
+	// cut to half of what is left until the attempt's deadline, and to half of
+	// HeartbeatTimeout: nobody heartbeats meanwhile, and the body needs its half.
+	// Default: not at all. The attempt fails as busy, and Temporal retries it when the
+	// lease should be over, which holds no worker slot.
+	Wait time.Duration
+
+	// MaxMemo is the largest result that is kept, in bytes as encoded. A larger one
+	// is returned, but a later call fails with [TypeResultUnavailable] instead of
+	// running the body again. At most 64 MiB; default 2 MiB, which is what Temporal
+	// accepts.
+	MaxMemo int
+
+	// MaxTakeovers is how many times an operation may be taken over from a crashed
+	// worker before it fails with [TypePoisoned]. Default: without limit.
+	MaxTakeovers int
+
+	// NoTakeover makes the next attempt of an activity wait for the lease of the one
+	// before, as everybody else does, instead of taking over at once. For bodies with
+	// outside effects that no fence protects.
+	NoTakeover bool
+
+	// AtMostOnce never runs the body again after it was interrupted: calls fail with
+	// [TypeOutcomeUnknown] until an operator resolves or forgets the record. It
+	// implies NoTakeover and excludes FailOpen.
+	AtMostOnce bool
+
+	// UnknownRetention is how long such a record is kept. Default 30 days.
+	UnknownRetention time.Duration
+
+	// FailOpen runs the body unguarded, without a token, while Redis is unavailable.
+	// Default: the attempt fails with [TypeUnavailable] and is retried.
+	FailOpen bool
+
+	// StrictMemo fails an attempt whose result could not be stored with
+	// [TypeMemoNotStored]; its retry runs the body again. Default: the attempt
+	// succeeds, and Temporal has the result.
+	StrictMemo bool
+
+	// MemoiseFailures stores failures that Temporal would not retry, so that the next
+	// call of the operation fails the same way without running. Default: the next call
+	// runs the body.
+	MemoiseFailures bool
+
+	// Seal is called with the token in its context before the body runs, to carry it
+	// to the store that the body writes to: from then on the store refuses older
+	// holders. pgxfence.Sealer makes one. Its error fails the attempt as it is.
+	Seal func(context.Context) error
+
+	// Ledger is asked, before Redis, whether the operation has happened: its result
+	// is then returned and the body does not run, whatever Redis has forgotten.
+	// pgxfence.Ledger makes one. Its error fails the attempt as it is, before
+	// anything has run.
+	Ledger func(ctx context.Context, key string) (result any, found bool, err error)
+}
+
+// Scope says whose calls with equal keys are the same operation.
+type Scope int
+
+// The scopes. An activity that no workflow has started is its own run and workflow.
+const (
+	// ScopeExecution: this scheduled activity and its retries. The same call made
+	// twice by one workflow runs twice.
+	ScopeExecution Scope = iota
+	// ScopeRun: all calls of this run of the workflow.
+	ScopeRun
+	// ScopeWorkflow: all calls of this workflow id, also after continue-as-new, a
+	// reset, a cron or a later start.
+	ScopeWorkflow
+	// ScopeNamespace: all calls in this Temporal namespace: a business key.
+	ScopeNamespace
+)
+
+var scopeNames = map[Scope]string{
+	ScopeExecution: "execution", ScopeRun: "run", ScopeWorkflow: "workflow", ScopeNamespace: "namespace",
+}
+
+// String is the scope's name, as in "execution".
+func (s Scope) String() string {
+	if name, ok := scopeNames[s]; ok {
+		return name
+	}
+	return fmt.Sprintf("Scope(%d)", int(s))
+}
+
+// Guard is an activity and its policy; see [For].
+type Guard struct {
+	activity any
+	dynamic  bool
+	policy   Policy
+}
+
+// For guards an activity: its function, as given to the worker and to
+// workflow.ExecuteActivity, or the name that it is registered under, which it must be
+// if that is not the function's own.
+func For(activity any, p Policy) Guard { return Guard{activity: activity, policy: p} }
+
+// ForDynamic guards whatever the worker's dynamic activity serves and For does not
+// name. A [KeyFunc] of it takes a converter.EncodedValues.
+func ForDynamic(p Policy) Guard { return Guard{dynamic: true, policy: p} }
+
+// blame says which guard an option error is about.
+func (g Guard) blame(i int, err error) error {
+	name := fmt.Sprintf("Guards[%d]", i)
+	if n, nameErr := activityName(g.activity); nameErr == nil {
+		name = fmt.Sprintf("Guards[%d] (%s)", i, n)
+	}
+	var o *primitives.OptionError
+	if !errors.As(err, &o) {
+		return fmt.Errorf("fencekit: %s: %w", name, err)
+	}
+	return &primitives.OptionError{Field: name + "." + o.Field, Rule: o.Rule}
+}
+
+func (p Policy) check(fn reflect.Type) error {
+	if _, ok := scopeNames[p.Scope]; !ok {
+		return &primitives.OptionError{Field: "Scope", Rule: fmt.Sprintf("%d is none of the scopes", int(p.Scope))}
+	}
+	if err := p.Key.check("Key", fn); err != nil {
+		return err
+	}
+	return p.Resource.check("Resource", fn)
+}
+
+const defaultMaxMemo = 2 << 20
+
+// guard translates a policy into the options of the guard that enforces it.
+func (p Policy) guard(o Options, observer primitives.Observer) primitives.GuardOptions {
+	g := primitives.GuardOptions{
+		LeaseTTL: p.LeaseTTL, RenewEvery: p.RenewEvery, Retention: p.Retention, Wait: p.Wait,
+		MaxMemo: p.MaxMemo, MaxTakeovers: p.MaxTakeovers, NoTakeover: p.NoTakeover, AtMostOnce: p.AtMostOnce,
+		UnknownRetention: p.UnknownRetention, FailOpen: p.FailOpen, StrictMemo: p.StrictMemo,
+		Seal: p.Seal, Judge: judge, Observer: observer,
+	}
+	if g.LeaseTTL == 0 {
+		g.LeaseTTL = o.LeaseTTL
+	}
+	if g.Retention == 0 {
+		g.Retention = o.Retention
+	}
+	if g.MaxMemo == 0 {
+		g.MaxMemo = defaultMaxMemo
+	}
+	return g
+}
