@@ -22,40 +22,50 @@ type process struct {
 
 // startProcess runs name in dir, in a process group of its own, with its output
 // in a file there.
-//
-// Linux sends Pdeathsig when the thread that forked ends, not when the process
-// does, and Go ends idle threads' lives as it likes. So the goroutine that forks
-// keeps its thread to itself until the child has ended.
 func startProcess(dir, name string, args ...string) (*process, error) {
 	return startProcessWith(dir, childAttributes(), name, args...)
 }
 
 // startProcessWith is startProcess with attributes of the caller's.
 func startProcessWith(dir string, attr *syscall.SysProcAttr, name string, args ...string) (*process, error) {
-	out, err := os.Create(filepath.Join(dir, "output.log"))
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.SysProcAttr = attr
+	return startCommand(cmd, filepath.Join(dir, "output.log"))
+}
+
+// startCommand runs cmd, with those of its outputs that lead nowhere yet in a new
+// file at logPath.
+//
+// Linux sends Pdeathsig when the thread that forked ends, not when the process
+// does, and Go ends idle threads' lives as it likes. So the goroutine that forks
+// keeps its thread to itself until the child has ended.
+func startCommand(cmd *exec.Cmd, logPath string) (*process, error) {
+	out, err := os.Create(logPath)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-
-	p := &process{cmd: exec.Command(name, args...), logPath: out.Name(), done: make(chan struct{})}
-	p.cmd.Dir = dir
-	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.SysProcAttr = attr
-
+	if cmd.Stdout == nil {
+		cmd.Stdout = out
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = out
+	}
+	p := &process{cmd: cmd, logPath: logPath, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
+		err := cmd.Start()
 		started <- err
 		if err == nil {
-			p.err = p.cmd.Wait()
+			p.err = cmd.Wait()
 			close(p.done)
 		}
 	}()
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("devstack: start %s: %w", name, err)
+		return nil, fmt.Errorf("devstack: start %s: %w", cmd.Path, err)
 	}
 	return p, nil
 }
