@@ -128,13 +128,13 @@ func (d *daemon) kill() error {
 	return d.proc.kill()
 }
 
-func (d *daemon) freeze() error { return d.setFrozen(true, freezeSignal) }
-func (d *daemon) thaw() error   { return d.setFrozen(false, thawSignal) }
+func (d *daemon) freeze() error { return d.setFrozen(true, (*process).freeze) }
+func (d *daemon) thaw() error   { return d.setFrozen(false, (*process).thaw) }
 
-func (d *daemon) setFrozen(frozen bool, s signal) error {
+func (d *daemon) setFrozen(frozen bool, do func(*process) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.proc.signal(s); err != nil {
+	if err := do(d.proc); err != nil {
 		return fmt.Errorf("devstack: signal %s on port %d: %w", d.binary, d.port, err)
 	}
 	d.frozen = frozen

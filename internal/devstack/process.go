@@ -31,28 +31,32 @@ func startProcessWith(dir string, attr *syscall.SysProcAttr, name string, args .
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
 	cmd.SysProcAttr = attr
-	return startCommand(cmd, filepath.Join(dir, "output.log"))
+	return startLogged(cmd)
 }
 
-// startCommand runs cmd, with those of its outputs that lead nowhere yet in a new
-// file at logPath.
-//
-// Linux sends Pdeathsig when the thread that forked ends, not when the process
-// does, and Go ends idle threads' lives as it likes. So the goroutine that forks
-// keeps its thread to itself until the child has ended.
-func startCommand(cmd *exec.Cmd, logPath string) (*process, error) {
-	out, err := os.Create(logPath)
+// startLogged is startCommand with the output in a file in the command's folder.
+func startLogged(cmd *exec.Cmd) (*process, error) {
+	out, err := os.Create(filepath.Join(cmd.Dir, "output.log"))
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-	if cmd.Stdout == nil {
-		cmd.Stdout = out
+	cmd.Stdout, cmd.Stderr = out, out
+	p, err := startCommand(cmd)
+	if err != nil {
+		return nil, err
 	}
-	if cmd.Stderr == nil {
-		cmd.Stderr = out
-	}
-	p := &process{cmd: cmd, logPath: logPath, done: make(chan struct{})}
+	p.logPath = out.Name()
+	return p, nil
+}
+
+// startCommand runs cmd.
+//
+// Linux sends Pdeathsig when the thread that forked ends, not when the process
+// does, and Go ends idle threads' lives as it likes. So the goroutine that forks
+// keeps its thread to itself until the child has ended.
+func startCommand(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -90,6 +94,16 @@ func (p *process) signal(s signal) error {
 	}
 	return signalGroup(p.cmd.Process, s)
 }
+
+// freeze returns when the child has stopped: the signal alone says that it will.
+func (p *process) freeze() error {
+	if err := p.signal(freezeSignal); err != nil {
+		return err
+	}
+	return awaitStopped(p.cmd.Process.Pid)
+}
+
+func (p *process) thaw() error { return p.signal(thawSignal) }
 
 func (p *process) ended() bool {
 	select {
