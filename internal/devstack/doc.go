@@ -21,7 +21,7 @@
 // [StartSentinel] and [StartCluster] form whole topologies out of such servers.
 // [Proxy] stands between a client and a server and loses, delays or counts what
 // passes; [FakeRedis] answers whatever a test scripts. Programs use the Start
-// functions, tests the ForTest ones; the package links no test library.
+// functions, tests the ForTest ones; the package imports no test library.
 //
 // # Which Redis
 //
@@ -44,4 +44,17 @@
 //
 // [PostgresProxyForTest] counts round trips and cuts connections at a chosen
 // protocol message; [StartPgBouncer] puts a pooler in transaction mode in front.
+//
+// # Which Temporal
+//
+// [StartTemporal] takes the server at TEMPORAL_ADDRESS, else runs temporal from PATH,
+// else the one in the user's cache folder. If that is not there, it is built by go
+// install, once for all processes, which takes minutes; make setup does so before
+// any test runs. The server is a program and no dependency of this module.
+//
+//	s := devstack.TemporalForTest(t, devstack.TemporalConfig{Own: true, Persistent: true})
+//	c := s.ClientForTest(t)
+//	s.Kill() // then Restart, which finds every workflow again
+//
+// A test that kills or freezes a worker runs it as a [Child], a process of its own.
 package devstack

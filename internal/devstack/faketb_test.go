@@ -33,10 +33,12 @@ func (f *fakeTB) Errorf(string, ...any) { f.outcome = "error" }
 func (f *fakeTB) Fatalf(string, ...any) { f.end("fatal") }
 func (f *fakeTB) Skipf(string, ...any)  { f.end("skip") }
 
-// importsOfPrograms lists what a program that uses the dev stack links.
-func importsOfPrograms(t *testing.T) []string {
+// importsOfOurs lists what this module's packages import in a program that uses the
+// dev stack.
+func importsOfOurs(t *testing.T) []string {
 	t.Helper()
-	out, err := exec.CommandContext(testContext(t), "go", "list", "-deps", ".").Output()
+	ours := `{{with .Module}}{{if .Main}}{{range $.Imports}}{{.}} {{end}}{{end}}{{end}}`
+	out, err := exec.CommandContext(testContext(t), "go", "list", "-deps", "-f", ours, ".").Output()
 	require.NoError(t, err)
 	return strings.Fields(string(out))
 }

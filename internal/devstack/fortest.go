@@ -44,7 +44,8 @@ func startForTest[C any, S interface{ Stop() error }](t TB, start func(context.C
 
 // isMissing reports whether the machine lacks the program to start.
 func isMissing(err error) bool {
-	return errors.Is(err, ErrNoRedis) || errors.Is(err, ErrNoPostgres) || errors.Is(err, ErrNoPgBouncer)
+	return errors.Is(err, ErrNoRedis) || errors.Is(err, ErrNoPostgres) || errors.Is(err, ErrNoPgBouncer) ||
+		errors.Is(err, ErrNoTemporal)
 }
 
 // one returns the only config, or the zero one.

@@ -22,40 +22,54 @@ type process struct {
 
 // startProcess runs name in dir, in a process group of its own, with its output
 // in a file there.
-//
-// Linux sends Pdeathsig when the thread that forked ends, not when the process
-// does, and Go ends idle threads' lives as it likes. So the goroutine that forks
-// keeps its thread to itself until the child has ended.
 func startProcess(dir, name string, args ...string) (*process, error) {
 	return startProcessWith(dir, childAttributes(), name, args...)
 }
 
 // startProcessWith is startProcess with attributes of the caller's.
 func startProcessWith(dir string, attr *syscall.SysProcAttr, name string, args ...string) (*process, error) {
-	out, err := os.Create(filepath.Join(dir, "output.log"))
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.SysProcAttr = attr
+	return startLogged(cmd)
+}
+
+// startLogged is startCommand with the output in a file in the command's folder.
+func startLogged(cmd *exec.Cmd) (*process, error) {
+	out, err := os.Create(filepath.Join(cmd.Dir, "output.log"))
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	p, err := startCommand(cmd)
+	if err != nil {
+		return nil, err
+	}
+	p.logPath = out.Name()
+	return p, nil
+}
 
-	p := &process{cmd: exec.Command(name, args...), logPath: out.Name(), done: make(chan struct{})}
-	p.cmd.Dir = dir
-	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.SysProcAttr = attr
-
+// startCommand runs cmd.
+//
+// Linux sends Pdeathsig when the thread that forked ends, not when the process
+// does, and Go ends idle threads' lives as it likes. So the goroutine that forks
+// keeps its thread to itself until the child has ended.
+func startCommand(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
+		err := cmd.Start()
 		started <- err
 		if err == nil {
-			p.err = p.cmd.Wait()
+			p.err = cmd.Wait()
 			close(p.done)
 		}
 	}()
 	if err := <-started; err != nil {
-		return nil, fmt.Errorf("devstack: start %s: %w", name, err)
+		return nil, fmt.Errorf("devstack: start %s: %w", cmd.Path, err)
 	}
 	return p, nil
 }
@@ -80,6 +94,16 @@ func (p *process) signal(s signal) error {
 	}
 	return signalGroup(p.cmd.Process, s)
 }
+
+// freeze returns when the child has stopped: the signal alone says that it will.
+func (p *process) freeze() error {
+	if err := p.signal(freezeSignal); err != nil {
+		return err
+	}
+	return awaitStopped(p.cmd.Process.Pid)
+}
+
+func (p *process) thaw() error { return p.signal(thawSignal) }
 
 func (p *process) ended() bool {
 	select {

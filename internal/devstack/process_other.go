@@ -25,3 +25,5 @@ func signalGroup(p *os.Process, s signal) error {
 	}
 	return errors.ErrUnsupported
 }
+
+func awaitStopped(int) error { return errors.ErrUnsupported }

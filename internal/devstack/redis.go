@@ -42,7 +42,7 @@ var ErrNoRedis = errors.New("devstack: neither redis-server nor valkey-server is
 // error that matches [errors.ErrUnsupported].
 type Redis struct {
 	options *redis.Options
-	node    *node    // nil unless it is a process of ours
+	node    *daemon  // nil unless it is a process of ours
 	standIn *standIn // nil unless it is miniredis
 
 	clients closers
