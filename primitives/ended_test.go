@@ -79,6 +79,11 @@ func TestAnAttemptThatComesAfterGivingUpTakesNothing(t *testing.T) {
 		require.ErrorIs(e, l.try(e.ctx(), opts, &place{}), fence.ErrLeaseLost)
 		require.False(e, e.inspect("r").Held)
 
+		l = e.store.newLease("r", opts)
+		l.giveUp(e.ctx()) // before any attempt has arrived
+		require.ErrorIs(e, l.try(e.ctx(), opts, &place{}), fence.ErrLeaseLost)
+		require.False(e, e.inspect("r").Held)
+
 		op := e.op()
 		c := e.guard(GuardOptions{}).claim(op)
 		c.giveUp(e.ctx())
@@ -86,6 +91,36 @@ func TestAnAttemptThatComesAfterGivingUpTakesNothing(t *testing.T) {
 		require.ErrorIs(e, err, fence.ErrLeaseLost)
 		require.False(e, e.inspect(op.resource()).Held)
 		require.Equal(e, Absent, e.status(op).State)
+	})
+}
+
+// An attempt of a waiter that arrives after the waiter has left does not stand in line
+// again: nobody would answer when its turn comes.
+func TestAnAttemptThatComesAfterLeavingTheQueueDoesNotJoin(t *testing.T) {
+	behaviour(t, func(e *env) {
+		opts, err := LeaseOptions{}.withDefaults()
+		require.NoError(e, err)
+		e.hold("r")
+		op := Op{Key: e.key(), Resource: "r"}
+		p := place{channel: e.store.names.wake(newNonce())}
+
+		l, at := e.store.newLease("r", opts), p
+		require.ErrorIs(e, l.try(e.ctx(), opts, &at), ErrBusy)
+		l.giveUp(e.ctx())
+		require.Zero(e, e.waiters("r"))
+		for _, late := range []place{p, at} {
+			require.ErrorIs(e, l.try(e.ctx(), opts, &late), fence.ErrLeaseLost)
+		}
+
+		c, at := e.guard(GuardOptions{}).claim(op), p
+		_, err = c.try(e.ctx(), op, &at)
+		require.ErrorIs(e, err, ErrBusy)
+		c.giveUp(e.ctx())
+		for _, late := range []place{p, at} {
+			_, err = c.try(e.ctx(), op, &late)
+			require.ErrorIs(e, err, fence.ErrLeaseLost)
+		}
+		require.Zero(e, e.waiters("r"))
 	})
 }
 

@@ -157,9 +157,9 @@ func (l *Lease) try(ctx context.Context, opts LeaseOptions, p *place) error {
 	return r.unexpected()
 }
 
-// giveUp releases whatever a failed or abandoned acquisition may have left. If
-// that fails too, the TTL does it.
-func (l *Lease) giveUp(ctx context.Context) { _ = l.release(ctx) }
+// giveUp releases whatever a failed or abandoned acquisition may have left, and has an
+// attempt that is still on its way refused. If that fails too, the TTL does it.
+func (l *Lease) giveUp(ctx context.Context) { _ = l.drop(ctx, true) }
 
 // Extend makes the lease last ttl from now on at least, if it is still held; zero
 // means the TTL that it was acquired with. A lease that
@@ -282,12 +282,16 @@ func (t *tenure) renewedBy(r reply, step string, sent time.Time, ttl time.Durati
 }
 
 // release gives up the lease and nothing else.
-func (t *tenure) release(ctx context.Context) error {
+func (t *tenure) release(ctx context.Context) error { return t.drop(ctx, false) }
+
+// drop is release; with abandoned, the nonce is refused from now on although it holds
+// nothing yet.
+func (t *tenure) drop(ctx context.Context, abandoned bool) error {
 	s, n := t.store, t.names
 	r, err := s.run(ctx, call{
 		script: &s.scripts.release,
 		keys:   []string{n.lease(), n.token(), n.queue(), n.waiters(), n.released(t.nonce)},
-		args:   []any{t.nonce, s.epochs.known(), millis(s.opts.TokenRetention), millis(tombstoneLife)},
+		args:   []any{t.nonce, s.epochs.known(), millis(s.opts.TokenRetention), millis(tombstoneLife), flag(abandoned)},
 	})
 	if err != nil {
 		return err
