@@ -1,0 +1,228 @@
+package interceptor_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/fencekit/fencekit-go/interceptor"
+	"github.com/fencekit/fencekit-go/internal/devstack"
+	"github.com/fencekit/fencekit-go/primitives"
+)
+
+// The servers for all tests that do not break them.
+var (
+	sharedRedis = shared(func(ctx context.Context) (*devstack.Redis, error) {
+		return devstack.StartRedis(ctx, devstack.RedisConfig{})
+	})
+	sharedTemporal = shared(func(ctx context.Context) (*devstack.Temporal, error) {
+		return devstack.StartTemporal(ctx, devstack.TemporalConfig{})
+	})
+)
+
+var stops struct {
+	sync.Mutex
+	all []func() error
+}
+
+func shared[S interface{ Stop() error }](start func(context.Context) (S, error)) func() (S, error) {
+	return sync.OnceValues(func() (S, error) {
+		s, err := start(context.Background())
+		if err == nil {
+			stops.Lock()
+			defer stops.Unlock()
+			stops.all = append(stops.all, s.Stop)
+		}
+		return s, err
+	})
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, stop := range stops.all {
+		_ = stop()
+	}
+	os.Exit(code)
+}
+
+// env is one test's own task queue, Redis prefix and interceptor options, on the shared
+// servers.
+type env struct {
+	*testing.T
+	queue  string
+	rdb    *redis.Client
+	client client.Client
+	opts   interceptor.Options
+	logs   *lines
+}
+
+var queues atomic.Int64
+
+// newEnv prepares an env; change e.opts before e.worker.
+func newEnv(t *testing.T, guards ...interceptor.Guard) *env {
+	t.Helper()
+	r, err := sharedRedis()
+	require.NoError(t, err)
+	s, err := sharedTemporal()
+	require.NoError(t, err)
+	queue := fmt.Sprintf("t%d-%d", os.Getpid(), queues.Add(1))
+	rdb := redis.NewClient(&redis.Options{Addr: r.Addr(), ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = rdb.Close() })
+	e := &env{T: t, queue: queue, rdb: rdb, logs: &lines{}}
+	e.client = s.ClientForTest(t, func(o *client.Options) { o.Logger = e.logs })
+	e.opts = interceptor.Options{Redis: rdb, Store: primitives.Options{Prefix: queue, Timeout: 10 * time.Second}, Guards: guards}
+	return e
+}
+
+func (e *env) ctx() context.Context { return e.Context() }
+
+func (e *env) interceptor() *interceptor.Interceptor {
+	e.Helper()
+	k, err := interceptor.New(e.opts)
+	require.NoError(e, err)
+	return k
+}
+
+// worker starts a worker with the interceptor on it; it stops with the test.
+func (e *env) worker(register func(worker.Registry), edits ...func(*worker.Options)) worker.Worker {
+	e.Helper()
+	return e.workerWith(e.interceptor(), register, edits...)
+}
+
+func (e *env) workerWith(k *interceptor.Interceptor, register func(worker.Registry), edits ...func(*worker.Options)) worker.Worker {
+	e.Helper()
+	o := worker.Options{}
+	o.Interceptors = append(o.Interceptors, k)
+	for _, edit := range edits {
+		edit(&o)
+	}
+	w := worker.New(e.client, e.queue, o)
+	w.RegisterWorkflowWithOptions(runOne, workflow.RegisterOptions{Name: "run-one"})
+	register(w)
+	require.NoError(e, w.Start())
+	e.Cleanup(w.Stop)
+	return w
+}
+
+// plan is what the workflow run-one does: one activity.
+type plan struct {
+	Activity string
+	Args     []any
+	Key      string // by WithKey
+	Local    bool
+	Options  workflow.ActivityOptions
+}
+
+// runOne runs one activity and returns its result as it came.
+func runOne(ctx workflow.Context, p plan) (any, error) {
+	o := p.Options
+	if o.StartToCloseTimeout == 0 {
+		o.StartToCloseTimeout = time.Minute
+	}
+	if o.ScheduleToCloseTimeout == 0 {
+		o.ScheduleToCloseTimeout = time.Hour
+	}
+	ctx = workflow.WithActivityOptions(ctx, o)
+	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		StartToCloseTimeout: o.StartToCloseTimeout, RetryPolicy: o.RetryPolicy})
+	if p.Key != "" {
+		var err error
+		if ctx, err = interceptor.WithKey(ctx, p.Key); err != nil {
+			return nil, err
+		}
+	}
+	var out any
+	run := workflow.ExecuteActivity
+	if p.Local {
+		run = workflow.ExecuteLocalActivity
+	}
+	err := run(ctx, p.Activity, p.Args...).Get(ctx, &out)
+	return out, err
+}
+
+// start starts run-one.
+func (e *env) start(p plan) client.WorkflowRun {
+	e.Helper()
+	run, err := e.client.ExecuteWorkflow(e.ctx(), client.StartWorkflowOptions{TaskQueue: e.queue}, "run-one", p)
+	require.NoError(e, err)
+	return run
+}
+
+// run runs it to its end.
+func (e *env) run(p plan) (out any, err error) {
+	e.Helper()
+	err = e.start(p).Get(e.ctx(), &out)
+	return out, err
+}
+
+// call is an activity by name, with its arguments.
+func call(name string, args ...any) plan { return plan{Activity: name, Args: args} }
+
+// failure is the application error in a workflow's error.
+func failure(t testing.TB, err error) *temporal.ApplicationError {
+	t.Helper()
+	var activity *temporal.ActivityError
+	require.ErrorAs(t, err, &activity)
+	var a *temporal.ApplicationError
+	require.ErrorAs(t, err, &a)
+	return a
+}
+
+// lines is a logger that keeps what it is told.
+type lines struct {
+	mu  sync.Mutex
+	all []string
+}
+
+var _ log.Logger = (*lines)(nil)
+
+func (l *lines) add(level, msg string, fields ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, level+" "+msg+" "+fmt.Sprint(fields...))
+}
+
+func (l *lines) Debug(msg string, f ...any) { l.add("DEBUG", msg, f...) }
+func (l *lines) Info(msg string, f ...any)  { l.add("INFO", msg, f...) }
+func (l *lines) Warn(msg string, f ...any)  { l.add("WARN", msg, f...) }
+func (l *lines) Error(msg string, f ...any) { l.add("ERROR", msg, f...) }
+
+// with are the lines that contain text.
+func (l *lines) with(text string) (found []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.all {
+		if strings.Contains(line, text) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// eventually waits for something that no signal announces.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, time.Minute, 10*time.Millisecond, what)
+}
+
+// named registers an activity under a name.
+func named(name string, fn any) func(worker.Registry) {
+	if reflect.TypeOf(fn).Kind() != reflect.Func {
+		panic("not a function")
+	}
+	return func(w worker.Registry) { w.RegisterActivityWithOptions(fn, registerAs(name)) }
+}
