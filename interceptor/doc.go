@@ -1,2 +1,77 @@
-// Package interceptor guards Temporal activities.
+// Package interceptor guards Temporal activities: it runs each logical operation to a
+// result once, keeps two workers from working on the same thing, and gives the body a
+// fencing token by which a database refuses whoever has lost its lease. It is an adapter
+// of primitives.Guard, registered on a worker.
+//
+// Temporal runs an activity at least once. An attempt that timed out may still be
+// running; a crash can fall between an effect and its report; two workflows can ask for
+// the same work. Name the activities for which that matters:
+//
+//	kit, err := interceptor.New(interceptor.Options{
+//		Redis: rdb,
+//		Guards: []interceptor.Guard{
+//			interceptor.For(acts.AnalyzeBatch, interceptor.Policy{
+//				Scope:    interceptor.ScopeNamespace, // once, whichever workflow asks
+//				Key:      interceptor.KeyFrom(func(in BatchInput) any { return in.BatchID }),
+//				Resource: interceptor.ResourceFrom(func(in BatchInput) string { return "batch/" + in.BatchID }),
+//			}),
+//		},
+//	})
+//	c, err := client.Dial(client.Options{Plugins: []client.Plugin{kit.Plugin()}})
+//
+// or, without the plugin, worker.Options{Interceptors: []interceptor.WorkerInterceptor{kit}}
+// and Options.DataConverter, if the client has one of its own.
+//
+// # Key, scope, resource
+//
+// The key says what is the same operation. It is made of Temporal's namespace, the
+// activity type, the scope's ids and the input, or the part of it that [KeyFrom] picks;
+// never of the attempt. The default, [ScopeExecution], is one scheduled activity with
+// its retries: the same call made twice by a workflow runs twice. [ScopeNamespace] is a
+// business key: one result for everybody, for as long as Retention. Continue-as-new
+// makes a new run, so a monthly fee under ScopeNamespace is charged in the first month
+// only: put the month into the key. A workflow can set the key of one call itself: see
+// [WithKey].
+//
+// The resource says what the operation changes. Operations on one resource run one after
+// another and share its fencing tokens, so use one name for everything that writes the
+// same rows.
+//
+// What cannot be keyed safely (NaN, invalid UTF-8, an untyped number of 2^53 or more, a
+// struct that shows nothing, an empty key) fails the activity with [TypeKeyError] before
+// the body runs.
+//
+// # What a call meets
+//
+// If the operation is done, its stored payloads are returned as they were encoded, and
+// the body does not run. If another call is at work, the attempt fails with [TypeBusy],
+// benign, with a NextRetryDelay of what is left of that one's lease; or it waits, under
+// Policy.Wait. A retry of the same scheduled activity takes over at once from the
+// attempt that Temporal has given up, with a higher token: the old attempt's context
+// ends, and its writes are refused by whatever checks tokens. If Redis cannot answer,
+// the attempt fails with [TypeUnavailable] and the body does not run.
+//
+// # What a body may do
+//
+// Take the token with fence.FromContext, or leave that to package pgxfence. Stop when
+// the context ends: a lost lease is a cause that matches fence.ErrLeaseLost. Send
+// [IdempotencyKey] to those who take one. Heartbeat as ever: the kit never does it for
+// the body, because a heartbeat without details wipes the last ones. Return
+// activity.ErrResultPending, and have somebody else [Interceptor.Complete] it; see
+// [Pending]. Errors go to Temporal as they are, never wrapped, and let the next attempt
+// run the body again; a result is stored even after the attempt's deadline.
+//
+// # Order of interceptors
+//
+// The SDK calls interceptors in the order of the list. The key is made from the
+// arguments as this one sees them, so what changes arguments (redaction) goes before it
+// if the key shall follow, and so does a tracing interceptor whose span shall get the
+// attributes. What stands behind it does not run on a replay, and sees the token.
+//
+// # Seen from outside
+//
+// Metrics ([MetricCalls] and its neighbours) go through the worker's metrics handler,
+// attributes on the current OpenTelemetry span, and a line for each event to the
+// activity's logger. None of them shows a part of the input. A replay is
+// fencekit_calls{outcome="replayed"}; Options.Observer is told the same.
 package interceptor
