@@ -118,7 +118,6 @@ func (pr *prover) exclusive() *finding {
 		rival := pr.callWith(input).Start()
 		ran := pr.meet(rival)
 		holder.Thaw()
-		holder.Wait()
 		pr.freeLease(holder) // for a rival that waits
 		rival.Wait()
 		if ran {
@@ -232,10 +231,9 @@ func (pr *prover) zombie(n int, a against, overlap bool) (frozen, blocked bool, 
 	if !zombie.Frozen() {
 		return false, false, pr.right(pr.want[:1])
 	}
-	defer zombie.Thaw()
+	defer zombie.goOn()
 	successor, blocked := pr.succeed(zombie, a, overlap)
 	zombie.Thaw()
-	zombie.Wait()
 	if !overlap {
 		if f := pr.refused(n, zombie, successor, a); f != nil {
 			return true, blocked, f
@@ -303,7 +301,6 @@ func (pr *prover) accompany(zombie, successor *Run, overlap bool) (blocked bool)
 		blocked = true
 		if overlap {
 			zombie.Thaw()
-			zombie.Wait()
 		} else {
 			pr.terminate(sessions)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // handovers freezes the activity before its first write, and a rival at each of its own
@@ -59,15 +60,15 @@ func (pr *prover) handover(first, n int, a against) (frozen bool, f *finding) {
 	if !zombie.Frozen() {
 		return false, found("", "it does not take the same steps in each run: it has not come to statement %d again", first)
 	}
-	defer zombie.Thaw()
+	defer zombie.goOn()
 	pr.freeLease(zombie)
 	rival := a.call(zombie).FreezeAt(BeforeStep(n))
 	frozen = rival.Frozen()
-	defer rival.Thaw()
-	zombie.Thaw()
-	zombie.Wait()
+	defer rival.goOn()
+	zombie.goOn()
+	pr.letEnd(zombie, rival)
 	rival.Thaw()
-	rival.Wait()
+	zombie.Wait()
 	f = pr.settle(zombie)
 	if f == nil {
 		f = pr.settle(rival)
@@ -84,6 +85,23 @@ func (pr *prover) handover(first, n int, a against) (frozen bool, f *finding) {
 		}
 	}
 	return frozen, f
+}
+
+// letEnd waits for a run's end, or until it waits for a lock of another one's.
+func (pr *prover) letEnd(r, other *Run) {
+	sessions := other.sessions()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for until := time.Now().Add(patience); time.Now().Before(until); {
+		select {
+		case <-r.Done():
+			return
+		case <-tick.C:
+		}
+		if len(sessions) > 0 && pr.waitsFor(sessions) {
+			return
+		}
+	}
 }
 
 // readBefore is the last read of the body before step n.

@@ -177,8 +177,15 @@ func (r *Run) Frozen() bool {
 	}
 }
 
-// Thaw lets a frozen run go on. Follow it with Wait, or with what waits by itself.
-func (r *Run) Thaw() { r.thaw.Do(func() { close(r.thawed) }) }
+// Thaw lets a frozen run go on, and returns at its end. It does nothing with a run that
+// is not frozen.
+func (r *Run) Thaw() {
+	r.kit.t.Helper()
+	r.goOn()
+	r.Wait()
+}
+
+func (r *Run) goOn() { r.thaw.Do(func() { close(r.thawed) }) }
 
 // Err is the error that Temporal gets, or nil.
 func (r *Run) Err() error {

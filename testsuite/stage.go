@@ -139,7 +139,7 @@ func (r *Run) kill() {
 	for c := range conns {
 		_ = c.PgConn().Conn().Close() // the server rolls back
 	}
-	r.Thaw()
+	r.goOn()
 }
 
 // bodyWatch stands between the guard and the body.
