@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/fencekit/fencekit-go/interceptor"
 	pgxfence "github.com/fencekit/fencekit-go/pgx"
 	"github.com/fencekit/fencekit-go/testsuite"
@@ -29,7 +31,7 @@ func newFive(b testing.TB) (*shop, testsuite.Proof) {
 }
 
 // BenchmarkProveFenced is the cost of a proof of five statements, beside that of one
-// plain run with the same reset and look at the state; their ratio is what DESIGN states.
+// plain run with the same reset and look at the state.
 func BenchmarkProveFenced(b *testing.B) {
 	b.Run("plain run", func(b *testing.B) {
 		s, p := newFive(b)
@@ -53,4 +55,14 @@ func BenchmarkProveFenced(b *testing.B) {
 		}
 		b.ReportMetric(float64(r.Runs), "runs/op")
 	})
+}
+
+// The number of runs is what bounds the time of a proof, on any machine.
+func TestCostOfAProof(t *testing.T) {
+	t.Parallel()
+	s, p := newFive(t)
+	require.Equal(t, testsuite.Report{Steps: 5, Runs: 12}, testsuite.ProveFenced(t, s.kit, p))
+	require.Equal(t, testsuite.Report{Steps: 5, Runs: 14}, testsuite.ProveIdempotent(t, s.kit, p))
+	p.Limit = 4
+	requireFails(t, tried(func(f *fakeT) { testsuite.ProveFenced(f, s.kit, p) }), "5 steps", "Limit is 4")
 }

@@ -15,9 +15,10 @@ import (
 // rivals, it does the same with each of them as the successor, and once more with the
 // successor frozen at each of its own steps while the zombie runs to its end.
 //
-// An activity of n steps is run 2n+1 times, and 3n more for each rival; a step at which
-// the zombie holds locks that the successor waits for costs two more: the server ends
-// the zombie's transaction, and the zombie wakes up in time to commit.
+// An activity of n steps is run 2n+2 times, and some 7n+9 times more for each rival; a
+// step at which the zombie holds locks that the successor waits for costs up to three
+// more: the server ends the zombie's transaction, or the zombie wakes up in time to
+// commit.
 //
 // It fails t with the first write that got through: its SQL, its line, and the cause.
 func ProveFenced(t T, k *Kit, p Proof) Report {

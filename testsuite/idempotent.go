@@ -7,7 +7,7 @@ import "fmt"
 // process dies, as by [Call.CrashAt]; the activity is redelivered until it ends well,
 // and the state is compared with that of one undisturbed run.
 //
-// An activity of n steps is run some 2n+3 times. Proof.Rivals and Same are not looked
+// An activity of n steps is run 2n+4 times. Proof.Rivals and Same are not looked
 // at.
 func ProveIdempotent(t T, k *Kit, p Proof) Report {
 	t.Helper()
