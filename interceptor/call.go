@@ -60,7 +60,7 @@ func (c *call) run(ctx context.Context, in *sdk.ExecuteActivityInput, next execu
 	case err != nil && b.returned:
 		return nil, c.notStored(op.Key, err)
 	case err != nil:
-		return nil, c.refused(op.Key, err)
+		return nil, c.refused(ctx, op.Key, err)
 	case b.returned:
 		return b.result()
 	}
