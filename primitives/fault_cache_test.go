@@ -19,7 +19,7 @@ func ownRedis(t *testing.T, conf ...string) (*devstack.Redis, *env) {
 	server := devstack.RedisForTest(t, devstack.RedisConfig{Own: true, Conf: conf})
 	rdb := redis.NewClient(clientOptions(server.Addr(), nil))
 	t.Cleanup(func() { _ = rdb.Close() })
-	return server, newEnv(t, rdb, true).patient()
+	return server, newEnv(t, rdb, true)
 }
 
 // Scripts that the server forgets all the time are no error at all: not to calls, and

@@ -24,7 +24,7 @@ func clusterEnv(t *testing.T, edit func(*redis.ClusterOptions)) (*devstack.Clust
 		if edit != nil {
 			edit(o)
 		}
-	}), true).patient()
+	}), true)
 }
 
 // slotOf is the slot of a resource's keys, and the primary that serves it.

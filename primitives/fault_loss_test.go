@@ -49,7 +49,7 @@ func TestTokensRiseAlthoughRedisForgets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, e := ownRedis(t, loss.conf...)
-			gate := realEnv(t).patient().gate() // the store that is not lost
+			gate := realEnv(t).gate() // the store that is not lost
 			var before fence.Token
 			for range 50 {
 				before = e.grant("account")

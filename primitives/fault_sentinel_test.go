@@ -17,7 +17,7 @@ func sentinelEnv(t *testing.T) (*devstack.Sentinel, *env) {
 	return s, newEnv(t, s.Client(func(o *redis.FailoverOptions) {
 		o.ContextTimeoutEnabled = true
 		o.ReadTimeout = 500 * time.Millisecond
-	}), true).patient()
+	}), true)
 }
 
 // The primary of running work dies, and a replica in step takes over.
@@ -40,7 +40,7 @@ func TestASentinelFailoverUnderARunningBody(t *testing.T) {
 func TestTokensRiseWhenALaggingReplicaIsPromoted(t *testing.T) {
 	t.Parallel()
 	s, e := sentinelEnv(t)
-	gate := realEnv(t).patient().gate() // the store that is not lost
+	gate := realEnv(t).gate() // the store that is not lost
 	primary, err := s.Primary(e.ctx())
 	require.NoError(t, err)
 	e.grant("account")
