@@ -113,10 +113,15 @@ func startCluster(ctx context.Context) (*devstack.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c, tolerate(ctx, c, time.Minute)
+}
+
+// tolerate is for how long nodes of c may be silent without being replaced.
+func tolerate(ctx context.Context, c *devstack.Cluster, silence time.Duration) (err error) {
 	for _, node := range c.Nodes() {
-		err = errors.Join(err, node.Config(ctx, "cluster-node-timeout", "60000"))
+		err = errors.Join(err, node.Config(ctx, "cluster-node-timeout", fmt.Sprint(silence.Milliseconds())))
 	}
-	return c, err
+	return err
 }
 
 // stops end the shared servers that were started.

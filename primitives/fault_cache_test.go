@@ -42,7 +42,7 @@ func TestAScriptCacheThatIsAlwaysLostIsNoError(t *testing.T) {
 	var leases []*Lease
 	var held []context.Context
 	for i := range kept {
-		lease, err := e.store.TryAcquire(ctx, fmt.Sprintf("kept %d", i), LeaseOptions{TTL: 30 * time.Second})
+		lease, err := e.store.TryAcquire(ctx, fmt.Sprintf("kept %d", i), LeaseOptions{TTL: 2 * time.Minute})
 		require.NoError(t, err)
 		lease.every = 20 * time.Millisecond
 		keeping, end := lease.Keep(ctx)

@@ -109,7 +109,7 @@ func TestAClockThatJumpsEndsTheLeaseAndFencesItsHolder(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	e := newEnv(t, rdb, false)
 	gate := realEnv(t).gate()
-	g := e.guard(GuardOptions{LeaseTTL: 20 * time.Second, RenewEvery: 30 * time.Millisecond})
+	g := e.guard(GuardOptions{LeaseTTL: 2 * time.Minute, RenewEvery: 30 * time.Millisecond})
 	op := Op{Key: e.key(), Resource: "account"}
 	_, err := g.Do(e.ctx(), op, func(ctx context.Context) ([]byte, error) {
 		m.SetTime(time.Now().Add(24 * time.Hour))

@@ -23,7 +23,7 @@ func TestAFrozenWorkerIsFencedWhenItWakesUp(t *testing.T) {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
 			e := realEnv(t)
-			o := order{Role: role, Payload: newNonce(), Resource: "account", TTL: 500 * time.Millisecond}
+			o := order{Role: role, Payload: newNonce(), Resource: "account", TTL: 3 * time.Second}
 			op, err := o.op()
 			require.NoError(t, err)
 			zombie := e.spawn(o)
@@ -64,7 +64,7 @@ func TestAFrozenWorkerIsFencedWhenItWakesUp(t *testing.T) {
 func TestAKilledWorkerIsReclaimedWhenItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	e := realEnv(t)
-	o := order{Role: "fenced writer", Payload: newNonce(), Resource: "account", TTL: time.Second, Execution: Execution{ID: "first", Attempt: 1}}
+	o := order{Role: "fenced writer", Payload: newNonce(), Resource: "account", TTL: 3 * time.Second, Execution: Execution{ID: "first", Attempt: 1}}
 	op, err := o.op()
 	require.NoError(t, err)
 	worker := e.spawn(o)

@@ -61,7 +61,7 @@ func newRigOn(t *testing.T, server *devstack.Redis, edit func(*redis.Options), o
 	t.Cleanup(func() { _ = link.Close() })
 	far, err := New(link, opts)
 	require.NoError(t, err)
-	limit, cancel := context.WithTimeout(t.Context(), patience)
+	limit, cancel := context.WithTimeout(t.Context(), 2*patience)
 	t.Cleanup(cancel)
 	return &rig{env: e, proxy: proxy, far: far, link: link, limit: limit}
 }

@@ -13,7 +13,7 @@ import (
 
 func sentinelEnv(t *testing.T) (*devstack.Sentinel, *env) {
 	t.Helper()
-	s := devstack.SentinelForTest(t)
+	s := devstack.SentinelForTest(t, devstack.SentinelConfig{DownAfter: 3 * time.Second}) // a stall is no failure yet
 	return s, newEnv(t, s.Client(func(o *redis.FailoverOptions) {
 		o.ContextTimeoutEnabled = true
 		o.ReadTimeout = 500 * time.Millisecond
@@ -76,5 +76,5 @@ func TestTokensRiseWhenALaggingReplicaIsPromoted(t *testing.T) {
 	require.ErrorIs(t, first.Extend(e.ctx(), 0), fence.ErrLeaseLost)
 	again, err := e.rdb.Incr(e.ctx(), "incr").Result()
 	require.NoError(t, err)
-	require.Equal(t, counted, again, "the control: the same number twice")
+	require.LessOrEqual(t, again, counted, "the control: no new number")
 }
