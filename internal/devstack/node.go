@@ -16,7 +16,7 @@ import (
 
 // startBudget bounds every start, restart and forming of a topology. It is for
 // machines under load: a start that goes well takes milliseconds.
-const startBudget = time.Minute
+const startBudget = 2 * time.Minute
 
 // node is one server process with its folder and port, which both outlive the
 // process: a killed node can be started again.
