@@ -26,7 +26,7 @@ const (
 )
 
 func playChild() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	pool, err := pgxpool.New(ctx, os.Getenv(childURL))
 	if err != nil {

@@ -22,8 +22,8 @@ func TestAFrozenWorkerIsFencedWhenItWakesUp(t *testing.T) {
 	for role, fenced := range map[string]bool{"fenced writer": true, "unfenced writer": false} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
-			e := realEnv(t).patient()
-			o := order{Role: role, Payload: newNonce(), Resource: "account", TTL: 500 * time.Millisecond}
+			e := realEnv(t)
+			o := order{Role: role, Payload: newNonce(), Resource: "account", TTL: 3 * time.Second}
 			op, err := o.op()
 			require.NoError(t, err)
 			zombie := e.spawn(o)
@@ -63,8 +63,8 @@ func TestAFrozenWorkerIsFencedWhenItWakesUp(t *testing.T) {
 // end and reclaims the operation, without anybody's help (C05).
 func TestAKilledWorkerIsReclaimedWhenItsLeaseEnds(t *testing.T) {
 	t.Parallel()
-	e := realEnv(t).patient()
-	o := order{Role: "fenced writer", Payload: newNonce(), Resource: "account", TTL: time.Second, Execution: Execution{ID: "first", Attempt: 1}}
+	e := realEnv(t)
+	o := order{Role: "fenced writer", Payload: newNonce(), Resource: "account", TTL: 3 * time.Second, Execution: Execution{ID: "first", Attempt: 1}}
 	op, err := o.op()
 	require.NoError(t, err)
 	worker := e.spawn(o)
@@ -84,7 +84,7 @@ func TestAKilledWorkerIsReclaimedWhenItsLeaseEnds(t *testing.T) {
 // are busy until then.
 func TestAKilledWorkerIsReplacedAtOnceByTheNextAttempt(t *testing.T) {
 	t.Parallel()
-	e := realEnv(t).patient()
+	e := realEnv(t)
 	o := order{Role: "fenced writer", Payload: newNonce(), Resource: "account", TTL: time.Hour, Execution: Execution{ID: "one", Attempt: 1}}
 	op, err := o.op()
 	require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestAKilledWorkerIsReplacedAtOnceByTheNextAttempt(t *testing.T) {
 // the same bytes (C11).
 func TestFiftyCallersInFiveProcessesRunItOnce(t *testing.T) {
 	t.Parallel()
-	e := realEnv(t).patient()
+	e := realEnv(t)
 	const processes, callers = 5, 10
 	o := order{Role: "callers", Payload: newNonce(), Resource: "account", TTL: 20 * time.Second, Callers: callers}
 	var all []*child
