@@ -96,7 +96,7 @@ func (s *Temporal) usable(ctx context.Context, namespace string) error {
 	if _, err := c.WorkflowService().DescribeNamespace(ctx, describe); err != nil {
 		return err
 	}
-	_, err = c.DescribeWorkflowExecution(ctx, "fencekit-devstack-absent", "")
+	_, err = c.DescribeWorkflow(ctx, "fencekit-devstack-absent", "")
 	if absent := new(serviceerror.NotFound); errors.As(err, &absent) {
 		return nil
 	}
