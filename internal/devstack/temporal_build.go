@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -24,10 +25,14 @@ type temporalBuild struct {
 // buildBudget is for a slow machine that has to download everything first.
 const buildBudget = 20 * time.Minute
 
+// failedBuilds holds the error of a build that failed, by its target: for this
+// process the next one would take as long to fail again.
+var failedBuilds sync.Map
+
 // binary returns the target when it is there.
 func (b temporalBuild) binary(ctx context.Context) (string, error) {
-	if b.there() {
-		return b.target, nil
+	if known, err := b.known(); known {
+		return b.target, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, buildBudget)
 	defer cancel()
@@ -39,10 +44,24 @@ func (b temporalBuild) binary(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if b.there() { // somebody else has built it meanwhile
-		return b.target, nil
+	if known, err := b.known(); known { // whoever had the lock has built it, or tried
+		return b.target, err
 	}
-	return b.target, b.build(ctx)
+	err = b.build(ctx)
+	if errors.Is(err, ErrNoTemporal) {
+		failedBuilds.Store(b.target, err)
+	}
+	return b.target, err
+}
+
+// known reports whether nothing is left to be done, and what came of it.
+func (b temporalBuild) known() (bool, error) {
+	if b.there() {
+		return true, nil
+	}
+	failure, failed := failedBuilds.Load(b.target)
+	err, _ := failure.(error) //nolint:errcheck // nothing else is stored
+	return failed, err
 }
 
 func (b temporalBuild) there() bool {
