@@ -60,7 +60,7 @@ func (b temporalBuild) known() (bool, error) {
 		return true, nil
 	}
 	failure, failed := failedBuilds.Load(b.target)
-	err, _ := failure.(error) //nolint:errcheck // nothing else is stored
+	err, _ := failure.(error) // nothing else is stored
 	return failed, err
 }
 
