@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -118,13 +117,4 @@ func childCounts(add counter) func(context.Context, *pgxpool.Pool) error {
 			}
 		}
 	}
-}
-
-// said waits for a line of a child's.
-func said(lines *bufio.Reader, want string) error {
-	line, err := lines.ReadString('\n')
-	if got := strings.TrimSpace(line); err != nil || got != want {
-		return fmt.Errorf("the child said %q (%w) and not %q", got, err, want)
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ package primitives
 
 import (
 	"context"
-	"syscall"
 	"testing"
 	"time"
 
@@ -29,7 +28,7 @@ func TestAFrozenWorkerIsFencedWhenItWakesUp(t *testing.T) {
 			zombie := e.spawn(o)
 			first := zombie.next()
 			require.Equal(t, Begun, first.Outcome)
-			zombie.signal(syscall.SIGSTOP)
+			require.NoError(t, zombie.Freeze())
 
 			res, err := e.guard(GuardOptions{Wait: patience}).Do(e.ctx(), op, func(ctx context.Context) ([]byte, error) {
 				token, err := fence.FromContext(ctx)
@@ -41,7 +40,7 @@ func TestAFrozenWorkerIsFencedWhenItWakesUp(t *testing.T) {
 			require.Greater(t, res.Token.Value, first.Token)
 
 			zombie.proceed()
-			zombie.signal(syscall.SIGCONT)
+			require.NoError(t, zombie.Thaw())
 			last := zombie.next()
 			require.True(t, last.Refused, "its complete: %q", last.Err)
 			memo, err := e.store.Result(e.ctx(), op)
@@ -69,8 +68,7 @@ func TestAKilledWorkerIsReclaimedWhenItsLeaseEnds(t *testing.T) {
 	require.NoError(t, err)
 	worker := e.spawn(o)
 	first := worker.next()
-	worker.signal(syscall.SIGKILL)
-	_ = worker.Wait()
+	require.NoError(t, worker.Kill())
 
 	op.Execution = Execution{ID: "another", Attempt: 7}
 	res, err := e.guard(GuardOptions{Wait: patience}).Do(e.ctx(), op, (&counted{}).body)
@@ -90,8 +88,7 @@ func TestAKilledWorkerIsReplacedAtOnceByTheNextAttempt(t *testing.T) {
 	require.NoError(t, err)
 	worker := e.spawn(o)
 	first := worker.next()
-	worker.signal(syscall.SIGKILL)
-	_ = worker.Wait()
+	require.NoError(t, worker.Kill())
 
 	other := op
 	other.Execution.ID = "another"

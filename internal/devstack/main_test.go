@@ -2,7 +2,6 @@ package devstack_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -13,13 +12,15 @@ import (
 	"github.com/fencekit/fencekit-go/internal/devstack"
 )
 
-// parentVariable makes the test binary play a parent that starts servers and is
-// then killed; see TestChildrenDieWithTheirParent.
-const parentVariable = "FENCEKIT_DEVSTACK_PARENT"
+// childVariable makes the test binary play one of the roles, for a test that needs
+// a process to kill.
+const childVariable = "FENCEKIT_DEVSTACK_CHILD"
+
+var roles = map[string]func(){"parent": playParent, "echo": playEcho}
 
 func TestMain(m *testing.M) {
-	if os.Getenv(parentVariable) != "" {
-		playParent()
+	if role := os.Getenv(childVariable); role != "" {
+		roles[role]()
 		return
 	}
 	code := m.Run()
@@ -42,15 +43,18 @@ func leaked() (err error) {
 	return err
 }
 
-// playParent starts a server, prints its address and waits to be killed.
-func playParent() {
-	r, err := devstack.StartRedis(context.Background(), devstack.RedisConfig{Own: true})
-	if err != nil {
-		fmt.Println("error:", err)
-		os.Exit(1)
-	}
-	fmt.Println(r.Addr())
-	time.Sleep(time.Hour)
+// child is this binary in a role.
+func child(t *testing.T, role string, env ...string) *devstack.Child {
+	t.Helper()
+	return devstack.ChildForTest(t, devstack.ChildConfig{Env: append(env, childVariable+"="+role)})
+}
+
+// hears waits for the next line of a child's.
+func hears(t *testing.T, c *devstack.Child) string {
+	t.Helper()
+	line, err := c.Line(testContext(t))
+	require.NoError(t, err)
+	return line
 }
 
 // patience is for what a machine that stalls for seconds does in the end.
