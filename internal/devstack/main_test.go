@@ -2,6 +2,7 @@ package devstack_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 	"time"
