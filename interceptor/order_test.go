@@ -25,7 +25,7 @@ import (
 type around struct {
 	sdk.WorkerInterceptorBase
 
-	do func(context.Context, *sdk.ExecuteActivityInput, func(context.Context, *sdk.ExecuteActivityInput) (any, error)) (any, error)
+	do func(context.Context, *executeInput, executeNext) (any, error)
 }
 
 func (a *around) InterceptActivity(_ context.Context, next sdk.ActivityInboundInterceptor) sdk.ActivityInboundInterceptor {
@@ -53,7 +53,7 @@ func behind(i sdk.WorkerInterceptor) func(*worker.Options) {
 }
 
 // redact changes every argument to the same.
-var redact = &around{do: func(ctx context.Context, in *sdk.ExecuteActivityInput, next func(context.Context, *sdk.ExecuteActivityInput) (any, error)) (any, error) {
+var redact = &around{do: func(ctx context.Context, in *executeInput, next executeNext) (any, error) {
 	in.Args = slices.Clone(in.Args)
 	in.Args[0] = "redacted"
 	return next(ctx, in)
@@ -94,14 +94,14 @@ type outerKey struct{}
 func TestContextPassesThroughTheGuard(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, interceptor.For("work", interceptor.Policy{Resource: resource("r")}))
-	outer := &around{do: func(ctx context.Context, in *sdk.ExecuteActivityInput, next func(context.Context, *sdk.ExecuteActivityInput) (any, error)) (any, error) {
+	outer := &around{do: func(ctx context.Context, in *executeInput, next executeNext) (any, error) {
 		if _, ok := interceptor.Attempt(ctx); ok {
 			t.Error("an attempt before the guard")
 		}
 		return next(context.WithValue(ctx, outerKey{}, "from before"), in)
 	}}
 	inner := make(chan fence.Token, 1)
-	behindIt := &around{do: func(ctx context.Context, in *sdk.ExecuteActivityInput, next func(context.Context, *sdk.ExecuteActivityInput) (any, error)) (any, error) {
+	behindIt := &around{do: func(ctx context.Context, in *executeInput, next executeNext) (any, error) {
 		token, err := fence.FromContext(ctx)
 		if err != nil {
 			return nil, err
@@ -152,7 +152,7 @@ func (s *span) get() map[string]any {
 type tracer struct{ spans chan *span }
 
 func (tr tracer) interceptor() *around {
-	return &around{do: func(ctx context.Context, in *sdk.ExecuteActivityInput, next func(context.Context, *sdk.ExecuteActivityInput) (any, error)) (any, error) {
+	return &around{do: func(ctx context.Context, in *executeInput, next executeNext) (any, error) {
 		s := &span{}
 		defer func() { tr.spans <- s }()
 		return next(trace.ContextWithSpan(ctx, s), in)
@@ -263,3 +263,8 @@ func TestTwoInterceptorsForOneActivity(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, keys)
 }
+
+type (
+	executeInput = sdk.ExecuteActivityInput
+	executeNext  = func(context.Context, *executeInput) (any, error)
+)
