@@ -61,7 +61,9 @@ func (a *Activities) PayInvoices(ctx context.Context, batch Batch) (Receipt, err
 		progress.Done++
 		progress.Cents += price(progress.Done)
 		tell(timeline.Event{Kind: timeline.Next, Step: progress.Done})
-		a.Stage.wait()
+		if err := a.Stage.wait(ctx); err != nil {
+			return Receipt{}, err
+		}
 		if err := a.pay(ctx, batch, progress, tell); err != nil {
 			return Receipt{}, err
 		}
@@ -77,7 +79,7 @@ func (a *Activities) pay(ctx context.Context, batch Batch, p Progress, tell func
 	var stale *fence.StaleError
 	switch {
 	case errors.As(err, &stale):
-		tell(timeline.Event{Kind: timeline.Refused, Step: p.Done, Current: stale.Current, Text: err.Error()})
+		tell(timeline.Event{Kind: timeline.Refused, Step: p.Done, Current: stale.Current})
 	case err == nil:
 		tell(timeline.Event{Kind: timeline.Wrote, Step: p.Done, Done: p.Done})
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -116,15 +115,14 @@ func (s *show) cue(ctx context.Context, e timeline.Event) error {
 	if e.Step == freezeAt && s.victim == "" {
 		return s.freeze(ctx, e.Who, child)
 	}
-	select {
-	case <-time.After(s.pace):
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if err := child.Say("go"); err != nil && !errors.Is(err, context.Canceled) {
+	if err := s.breathe(ctx, s.pace); err != nil {
 		return err
 	}
-	return nil
+	if e.Who == s.victim && s.awake {
+		// It has made its late write. Temporal is about to tell it that it was given up.
+		return child.Say(cueLinger)
+	}
+	return child.Say(cueGo)
 }
 
 func (s *show) freeze(ctx context.Context, name string, child *devstack.Child) error {

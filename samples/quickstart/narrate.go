@@ -20,7 +20,7 @@ func (s *show) narrate(e timeline.Event) {
 		s.narrateLease(e)
 	case timeline.Wrote:
 		code, text := green, "paid"
-		if e.Who == s.victim {
+		if e.Who == s.victim && s.awake {
 			code, text = red, "paid, although it had long been given up"
 		}
 		s.by(e.Who, code, "invoice %d %s, progress %d of %d", e.Step, text, e.Done, s.batch.Invoices)

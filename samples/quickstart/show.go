@@ -35,6 +35,7 @@ type show struct {
 
 	events  []timeline.Event
 	victim  string           // the worker that is frozen
+	awake   bool             // it goes on with what it was frozen in
 	answers map[int]Receipt  // of the workflows
 	runs    []timeline.Event // every run of the activity's body
 	afterFreeze,
@@ -82,8 +83,21 @@ func (s *show) play(ctx context.Context) error {
 		if err := scene(ctx); err != nil {
 			return err
 		}
+		if err := s.breathe(ctx, 2*s.pace); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// breathe gives whoever watches time.
+func (s *show) breathe(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (s *show) raiseCurtain(ctx context.Context) error {
@@ -183,7 +197,7 @@ func (s *show) ask(ctx context.Context, n int) error {
 func (s *show) wakeUp(ctx context.Context) error {
 	s.chapter(4, "The batch is paid. Now %s wakes up, in the middle of its invoice %d.", s.victim, freezeAt)
 	child := s.workers[s.victim]
-	if err := child.Say("go"); err != nil {
+	if err := child.Say(cueGo); err != nil {
 		return err
 	}
 	s.note("kill -CONT %d", child.PID())
@@ -191,7 +205,9 @@ func (s *show) wakeUp(ctx context.Context) error {
 	if err := child.Thaw(); err != nil {
 		return err
 	}
+	s.awake = true
 	err := s.until(ctx, func(m message) bool { return m.event.Kind == timeline.Ended && m.event.Who == s.victim })
+	s.awake = false
 	if err != nil {
 		return err
 	}

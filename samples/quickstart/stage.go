@@ -19,15 +19,15 @@ type stage struct {
 	worker string
 	mu     sync.Mutex
 	out    io.Writer
-	cues   chan struct{}
+	cues   chan string
 }
 
 func newStage(worker string, in io.Reader, out io.Writer) *stage {
-	s := &stage{worker: worker, out: out, cues: make(chan struct{}, 64)}
+	s := &stage{worker: worker, out: out, cues: make(chan string, 64)}
 	go func() {
 		defer close(s.cues)
 		for lines := bufio.NewScanner(in); lines.Scan(); {
-			s.cues <- struct{}{}
+			s.cues <- lines.Text()
 		}
 	}()
 	return s
@@ -44,9 +44,21 @@ func (s *stage) tell(e timeline.Event) {
 	_, _ = s.out.Write(append(line, '\n'))
 }
 
-// wait waits for the cue. It does not look at the context: the worker is at work, on
-// something that takes its time.
-func (s *stage) wait() { <-s.cues }
+// The cues.
+const (
+	cueGo     = "go"     // make the next write
+	cueLinger = "linger" // be slow: until the attempt is over
+)
+
+// wait waits for the cue. It does not look at the context before: the worker is at
+// work, on something that takes its time.
+func (s *stage) wait(ctx context.Context) error {
+	if cue := <-s.cues; cue == cueGo {
+		return nil
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
 
 // Observe is told by the kit what its guards do.
 func (s *stage) Observe(_ context.Context, e primitives.Event) {

@@ -1,6 +1,9 @@
 package timeline
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // label is a text that belongs to a place on the time axis.
 type label struct {
@@ -14,33 +17,32 @@ type label struct {
 
 const (
 	charWidth = 6.4 // of the 11px font, on the generous side
+	boldWidth = 7.4
 	labelGap  = 10
 )
 
-func (l label) width() float64 { return float64(len([]rune(l.text))) * charWidth }
+func (l label) width() float64 {
+	if l.class == "bad" {
+		return float64(len([]rune(l.text))) * boldWidth
+	}
+	return float64(len([]rune(l.text))) * charWidth
+}
 
-// pack puts labels into as few rows as it takes for none to overlap, within left and
-// right, and returns how many that are.
+// pack puts labels into rows, within left and right, and returns how many rows it
+// takes. Neither do labels overlap, nor does a text cover the line that leads from the
+// top to a label below it: from right to left, each goes below all that it reaches
+// under.
 func pack(labels []label, left, right float64) (rows int) {
-	slices.SortStableFunc(labels, func(a, b label) int {
-		switch {
-		case a.x < b.x:
-			return -1
-		case a.x > b.x:
-			return 1
-		}
-		return 0
-	})
-	var ends []float64 // of each row
-	for i := range labels {
+	slices.SortStableFunc(labels, func(a, b label) int { return cmp.Compare(a.x, b.x) })
+	for i := range slices.Backward(labels) {
 		l := &labels[i]
 		l.left = max(left, min(l.x, right-l.width()))
-		l.row = slices.IndexFunc(ends, func(end float64) bool { return end+labelGap <= l.left })
-		if l.row < 0 {
-			l.row = len(ends)
-			ends = append(ends, 0)
+		for _, other := range labels[i+1:] {
+			if l.left+l.width()+labelGap > min(other.left, other.x) {
+				l.row = max(l.row, other.row+1)
+			}
 		}
-		ends[l.row] = l.left + l.width()
+		rows = max(rows, l.row+1)
 	}
-	return len(ends)
+	return rows
 }

@@ -49,7 +49,7 @@ func (r *run) describe() string {
 func (w write) trouble() string {
 	switch {
 	case w.Kind == Refused:
-		return fmt.Sprintf("write %d refused: token %s, the database has seen %s", w.Step, w.Token, w.Current)
+		return fmt.Sprintf("write %d refused: %s < %s", w.Step, w.Token, w.Current)
 	case w.backwards && w.was > w.Done:
 		return fmt.Sprintf("stale write %d accepted: progress goes from %d back to %d", w.Step, w.was, w.Done)
 	case w.backwards:
@@ -116,10 +116,11 @@ func (c *canvas) mark(w write, y float64) {
 	} else {
 		fmt.Fprintf(c, `<circle class="tick" cx="%.1f" cy="%.1f" r="9"/>`+"\n", x, y)
 	}
-	c.text(x, y+3.5, "num", strconv.Itoa(w.Step))
 	if w.Kind == Refused {
-		fmt.Fprintf(c, `<line class="strike" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`+"\n", x-7, y+7, x+7, y-7)
+		fmt.Fprintf(c, `<path class="strike" d="M%.1f %.1fl10 10m0 -10l-10 10"/>`+"\n", x-5, y-5)
+		return
 	}
+	c.text(x, y+3.5, "num", strconv.Itoa(w.Step))
 }
 
 const chartHigh = 70.0

@@ -20,7 +20,7 @@ body { margin: 0 auto; max-width: 1240px; padding: 12px 20px 40px; background: v
 svg { max-width: 100%; height: auto; }
 h2 { font-size: 16px; margin: 24px 0 6px; }
 table { border-collapse: collapse; font-size: 13px; }
-td, th { padding: 2px 14px 2px 0; text-align: left; border-bottom: 1px solid var(--rule); vertical-align: top; }
+td, th { white-space: nowrap; padding: 2px 14px 2px 0; text-align: left; border-bottom: 1px solid var(--rule); vertical-align: top; }
 td.t { text-align: right; font-variant-numeric: tabular-nums; color: var(--soft); }
 .good { color: var(--good); } .bad { color: var(--bad); font-weight: 600; }
 ul { list-style: none; padding: 0; margin: 0; }

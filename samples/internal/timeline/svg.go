@@ -28,6 +28,7 @@ const (
 	width   = 1200
 	gutter  = 118.0 // holds the names of the lanes
 	margin  = 24.0
+	tail    = 190.0 // to the right of the last event, for its label
 	barHigh = 26.0
 	rowHigh = 15.0
 )
@@ -39,7 +40,7 @@ text { font: 11px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-seri
 .rule { stroke: var(--rule); } .lead { stroke: var(--soft); stroke-width: .7; } .paper { fill: var(--paper); }
 .lease0 { fill: var(--lease0); } .lease1 { fill: var(--lease1); } .lease2 { fill: var(--lease2); } .none { fill: none; stroke: var(--soft); stroke-dasharray: 4 3; }
 .ice { fill: url(#ice); stroke: var(--ice); } .tick { fill: var(--good); } .cross { fill: var(--bad); } .event { fill: var(--ink); }
-.step { fill: none; stroke: var(--good); stroke-width: 2; } .drop { stroke: var(--bad); stroke-width: 2.5; } .strike { stroke: var(--paper); stroke-width: 2; }
+.step { fill: none; stroke: var(--good); stroke-width: 2; } .drop { stroke: var(--bad); stroke-width: 2.5; } .strike { fill: none; stroke: var(--paper); stroke-width: 2.2; }
 svg { --paper:#ffffff; --ink:#1f2430; --soft:#687083; --rule:#e3e6ec; --good:#1a7f4b; --bad:#c62828; --ice:#5b8fd6; --lease0:#f2cf8f; --lease1:#b8d5f5; --lease2:#d9c7ef; }
 @media (prefers-color-scheme: dark) { svg { --paper:#12151c; --ink:#e6e9f0; --soft:#9aa3b5; --rule:#2a303c; --good:#4cc38a; --bad:#ff7b72; --ice:#7fb0ee; --lease0:#6b5222; --lease1:#28486e; --lease2:#4d3a6b; } }
 `
@@ -85,7 +86,7 @@ func (c *canvas) finish(top float64) string {
 // x is the place of a moment.
 func (c *canvas) x(at time.Time) float64 {
 	whole := max(c.m.end.Sub(c.m.begin), time.Millisecond)
-	return gutter + (width-gutter-margin)*max(0, float64(at.Sub(c.m.begin))/float64(whole))
+	return gutter + (width-gutter-tail)*max(0, float64(at.Sub(c.m.begin))/float64(whole))
 }
 
 func (c *canvas) text(x, y float64, class, text string) {
@@ -125,10 +126,12 @@ func (c *canvas) events(name string, events []Event, text func(Event) string) {
 	c.y += c.labels(all, c.y) + 10
 }
 
+var grants = map[string]struct{}{"begun": {}, "takeover": {}, "reclaimed": {}}
+
 func leaseText(e Event) string {
 	text := map[string]string{
 		"begun": "lease granted", "takeover": "lease taken over", "reclaimed": "lease reclaimed",
-		"completed": "result stored", "replayed": "result replayed, no run", "failed": "operation given up",
+		"completed": "result stored", "replayed": "result replayed", "failed": "given up",
 		"lost": "lease lost",
 	}[e.Text]
 	if text == "" {
@@ -137,7 +140,7 @@ func leaseText(e Event) string {
 	if e.Who != "" {
 		text += ", " + e.Who
 	}
-	if e.Token.Valid() {
+	if _, grant := grants[e.Text]; grant && e.Token.Valid() {
 		text += ", " + short(e.Token)
 	}
 	return text
@@ -152,7 +155,7 @@ func short(v fence.Value) string {
 // axis is the grid of seconds behind the lanes from top to here.
 func (c *canvas) axis(top float64) string {
 	var grid canvas
-	whole := c.m.end.Sub(c.m.begin)
+	whole := max(c.m.end.Sub(c.m.begin), time.Millisecond)
 	step := time.Second
 	for whole/step > 16 {
 		step *= 2
@@ -176,6 +179,7 @@ func (c *canvas) legend() {
 	item(`<rect class="none" width="24" height="10" rx="3"/>`, "runs without one")
 	item(`<rect class="ice" width="24" height="10"/>`, "process frozen")
 	item(`<circle class="tick" cx="12" cy="5" r="6"/>`, "write accepted")
-	item(`<rect class="cross" x="6" y="-1" width="12" height="12" rx="2"/>`, "write refused, or one that was lost")
+	item(`<rect class="cross" x="5" y="-2" width="14" height="14" rx="3"/><path class="strike" d="M8 1l8 8m0 -8l-8 8"/>`, "write refused")
+	item(`<rect class="cross" x="5" y="-2" width="14" height="14" rx="3"/>`, "write that undoes another")
 	c.y += 14
 }
