@@ -63,7 +63,10 @@ type Busy struct {
 // refused is the answer for Temporal when the body has not run. Anything but the
 // guard's own refusals passes as it is: the cause of an ended context, an error of
 // the Seal hook.
-func (c *call) refused(key primitives.Key, err error) error {
+func (c *call) refused(ctx context.Context, key primitives.Key, err error) error {
+	if cause := context.Cause(ctx); temporal.IsCanceledError(cause) && errors.Is(err, cause) {
+		return cause // also to a call that was busy waiting: Temporal is to know it as cancelled
+	}
 	var (
 		busy     *primitives.BusyError
 		failed   *primitives.FailedError
