@@ -114,9 +114,13 @@ func (c *call) fromLedger(ctx context.Context, op primitives.Op) (result any, fo
 		return nil, false, nil
 	}
 	result, found, err = c.plan.Ledger(ctx, op.Key.String())
-	if found && err == nil {
-		c.plan.observer.Observe(ctx, primitives.Event{Kind: primitives.EventBegan, Outcome: primitives.Replayed,
-			Name: op.Name, Key: op.Key, Wait: time.Since(c.begun)})
+	event := primitives.Event{Kind: primitives.EventBegan, Outcome: primitives.Replayed,
+		Name: op.Name, Key: op.Key, Wait: time.Since(c.begun)}
+	if err != nil {
+		event.Kind, event.Outcome, event.Err = primitives.EventRefused, "", err
+	}
+	if found || err != nil {
+		c.plan.observer.Observe(ctx, event)
 	}
 	return result, found, err
 }

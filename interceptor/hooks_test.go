@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -239,4 +240,44 @@ func TestUnguardedWorkerIsRefusedByAnEnforcedTable(t *testing.T) {
 
 func enforcedSign(ctx context.Context, db *bank, t pgxfence.Table) error {
 	return t.Update(ctx, db.Pool, pgxfence.Change{Key: pgxfence.Values{"id": int64(1)}, Set: pgxfence.Values{"owner": "guarded"}})
+}
+
+// The Seal hook meets a database that has seen a higher token: the floor is raised before
+// any body has run.
+func TestFloorIsRaisedAfterAStaleSeal(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	db, seen, s := e.bank(), e.watch(), newStage(e, "sign")
+	const ahead = 1 << 60
+	_, err := db.Exec(e.ctx(), `INSERT INTO fencekit.fence (resource, token) VALUES ('account/1', $1)`, int64(ahead))
+	require.NoError(t, err)
+	e.opts.Guards = []interceptor.Guard{interceptor.For("sign", interceptor.Policy{
+		LeaseTTL: forever, Resource: resource("account/1"), Seal: pgxfence.Sealer(db.Pool)})}
+	e.worker(s.register)
+	run := e.start(staged("sign", "x", forever))
+	r := s.next()
+	require.EqualValues(t, 2, r.info.Attempt)
+	require.Greater(t, r.token(), fence.Value(ahead))
+	require.NoError(t, db.signInTx(r.ctx, "signed"))
+	r.give("done")
+	require.NoError(t, run.Get(e.ctx(), nil))
+	require.Len(t, seen.kind(primitives.EventTokenRegressed), 1)
+}
+
+// An error of the Ledger hook fails the attempt, as it is, before anything has run, and
+// is told like every other refusal.
+func TestLedgerHookFails(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	m, seen, s := e.metered(), e.watch(), newStage(e, "work")
+	ledger := func(context.Context, string) (any, bool, error) {
+		return nil, false, temporal.NewApplicationError("the database is down", "Down")
+	}
+	e.opts.Guards = []interceptor.Guard{interceptor.For("work", interceptor.Policy{LeaseTTL: forever, Ledger: ledger})}
+	e.worker(s.register)
+	_, err := e.run(once("work", "x"))
+	require.Equal(t, "Down", failure(t, err).Type())
+	s.over()
+	require.Len(t, seen.kind(primitives.EventRefused), 1)
+	require.Equal(t, map[string]int64{"other": 1}, m.calls())
 }

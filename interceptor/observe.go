@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/fencekit/fencekit-go/primitives"
 	"github.com/fencekit/fencekit-go/primitives/fence"
@@ -97,6 +98,9 @@ func count(ctx context.Context, e primitives.Event) {
 func beginning(e primitives.Event) string {
 	if e.Kind != primitives.EventRefused {
 		return string(e.Outcome)
+	}
+	if temporal.IsCanceledError(e.Err) { // also while it waited for somebody
+		return "canceled"
 	}
 	for _, c := range []struct {
 		is   error

@@ -64,8 +64,8 @@ type Busy struct {
 // guard's own refusals passes as it is: the cause of an ended context, by which
 // Temporal knows a cancellation, and an error of the Seal hook.
 func (c *call) refused(ctx context.Context, key primitives.Key, err error) error {
-	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-		return err
+	if cause := context.Cause(ctx); temporal.IsCanceledError(cause) && errors.Is(err, cause) {
+		return cause // also to a call that was busy waiting: Temporal is to know it as cancelled
 	}
 	var (
 		busy     *primitives.BusyError

@@ -271,3 +271,74 @@ func commands(t testing.TB, rdb *redis.Client) (n int) {
 	require.Positive(t, n)
 	return n
 }
+
+// A call that is cancelled while it waits is cancelled, and not busy. Somebody else
+// heartbeats for it.
+func TestCanceledWhileWaiting(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, interceptor.For("work", interceptor.Policy{LeaseTTL: forever, Resource: resource("r"), Wait: time.Hour}))
+	m, s := e.metered(), newStage(e, "work")
+	e.held("r", forever)
+	e.worker(s.register, before(&around{do: func(ctx context.Context, in *executeInput, next executeNext) (any, error) {
+		stop := make(chan struct{})
+		defer close(stop)
+		go func() {
+			for tick := time.NewTicker(soon); ; {
+				activity.RecordHeartbeat(ctx)
+				select {
+				case <-tick.C:
+				case <-stop:
+					return
+				}
+			}
+		}()
+		return next(ctx, in)
+	}}), func(o *worker.Options) { o.MaxHeartbeatThrottleInterval = time.Second })
+	p := staged("work", "x", forever)
+	p.Options.HeartbeatTimeout = forever
+	p.Options.WaitForCancellation = true
+	run := e.start(p)
+	eventually(t, "the call to wait", func() bool {
+		l, err := e.store().Inspect(e.ctx(), "r")
+		require.NoError(t, err)
+		return l.Waiters == 1
+	})
+	require.NoError(t, e.client.CancelWorkflow(e.ctx(), run.GetID(), run.GetRunID()))
+	err := run.Get(e.ctx(), nil)
+	var canceled *temporal.CanceledError
+	require.ErrorAs(t, err, &canceled)
+	require.Equal(t, map[string]int64{"canceled": 1}, m.calls())
+	eventually(t, "the line to be empty", func() bool {
+		l, err := e.store().Inspect(e.ctx(), "r")
+		require.NoError(t, err)
+		return l.Waiters == 0
+	})
+	s.over()
+}
+
+// A local activity that finds its operation busy is retried like any other, by a timer of
+// its workflow if the lease outlasts the workflow task.
+func TestBusyLocalActivity(t *testing.T) {
+	t.Parallel()
+	for _, ttl := range []time.Duration{3 * time.Second, 12 * time.Second} {
+		t.Run(ttl.String(), func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t, interceptor.For("work", interceptor.Policy{LeaseTTL: ttl, Scope: interceptor.ScopeNamespace}))
+			seen, s := e.watch(), newStage(e, "work")
+			e.worker(s.register)
+			first := e.start(staged("work", "x", forever))
+			r := s.next()
+			p := staged("work", "x", forever)
+			p.Local = true
+			second := e.start(p)
+			eventually(t, "the second to be busy", func() bool { return len(seen.kind(primitives.EventRefused)) > 0 })
+			r.give("one result")
+			var out string
+			require.NoError(t, second.Get(e.ctx(), &out))
+			require.Equal(t, "one result", out)
+			require.NoError(t, first.Get(e.ctx(), nil))
+			require.Len(t, seen.kind(primitives.EventRefused), 1)
+			s.over()
+		})
+	}
+}
