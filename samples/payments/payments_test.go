@@ -1,7 +1,6 @@
 package payments_test
 
 import (
-	"fmt"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
@@ -57,8 +56,6 @@ func TestPayments(t *testing.T) {
 	})
 }
 
-var queues atomic.Int64
-
 type queued struct {
 	client.Client
 	queue string
@@ -71,9 +68,9 @@ func start(t *testing.T, s *stack.Stack, afterCharge func()) (*payments.Provider
 	server := httptest.NewServer(provider)
 	t.Cleanup(server.Close)
 	acts := &payments.Activities{Provider: payments.Client{URL: server.URL}, AfterCharge: afterCharge}
-	queue := fmt.Sprintf("%s-%d", payments.TaskQueue, queues.Add(1))
+	queue := stack.Unique(payments.TaskQueue)
 	kit, err := interceptor.New(interceptor.Options{
-		Redis: s.Redis, Store: primitives.Options{Prefix: fmt.Sprintf("p%s/%s", t.TempDir()[5:9], queue)}, Guards: payments.Guards(acts),
+		Redis: s.Redis, Store: primitives.Options{Prefix: queue}, Guards: payments.Guards(acts),
 	})
 	require.NoError(t, err)
 	c := s.WorkForTest(t, queue, kit, func(w worker.Registry) { payments.Register(w, acts) })

@@ -3,6 +3,9 @@ package stack
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
@@ -27,6 +30,14 @@ func ForTest(t devstack.TB, cfg Config) *Stack {
 	}
 	t.Cleanup(s.Close)
 	return s
+}
+
+var names atomic.Int64
+
+// Unique makes a task queue or a prefix that no other test has, on shared servers
+// either.
+func Unique(name string) string {
+	return fmt.Sprintf("%s-%d-%d", name, time.Now().UnixNano(), names.Add(1))
 }
 
 // WorkForTest starts a worker for a test, guarded by kit unless that is nil, and
