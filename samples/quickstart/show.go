@@ -63,12 +63,14 @@ func runShow(ctx context.Context, c config) error {
 		inbox: make(chan message, 64), answers: map[int]Receipt{},
 		batch: Batch{ID: strconv.FormatInt(time.Now().UnixMilli(), 36), Invoices: c.invoices, Heartbeat: c.heartbeat},
 	}
-	bounded, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the demo has not come to its end in time"))
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	defer s.stopWorkers()
-	if err := s.play(bounded); err != nil {
+	late := time.AfterFunc(patience, func() { cancel(errors.New("the demo has not come to its end in time")) })
+	if err := s.play(ctx); err != nil {
 		return err
 	}
+	late.Stop()
 	if c.keep {
 		s.waitForKey(ctx)
 	}
