@@ -261,7 +261,12 @@ func (e *env) storeOn(client Client, opts Options) *Store {
 }
 
 // other is a store of another process on the same Redis and prefix.
-func (e *env) other() *Store { return e.storeOn(e.store.client, e.store.opts) }
+func (e *env) other() *Store {
+	e.Helper()
+	s := e.storeOn(e.store.client, e.store.opts)
+	s.scripts = e.store.scripts
+	return s
+}
 
 // nodes are the primaries.
 func (e *env) nodes() (all []*redis.Client) {

@@ -19,6 +19,12 @@ import (
 // offClock gives the store of e scripts whose clock is off by some time.
 func (e *env) offClock(by time.Duration) {
 	e.Helper()
+	e.rewrite("lua/lib/clock.lua", "tonumber(t[1])", fmt.Sprintf("tonumber(t[1]) + (%d)", int64(by/time.Second)))
+}
+
+// rewrite gives the store of e scripts of which one file reads otherwise in one place.
+func (e *env) rewrite(name, old, text string) {
+	e.Helper()
 	files := fstest.MapFS{}
 	require.NoError(e, fs.WalkDir(luaFiles, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -28,11 +34,9 @@ func (e *env) offClock(by time.Duration) {
 		files[path] = &fstest.MapFile{Data: text}
 		return err
 	}))
-	clock := files["lua/lib/clock.lua"]
-	const reading = "tonumber(t[1])"
-	require.Equal(e, 1, strings.Count(string(clock.Data), reading))
-	off := fmt.Sprintf("tonumber(t[1]) + (%d)", int64(by/time.Second))
-	clock.Data = []byte(strings.Replace(string(clock.Data), reading, off, 1))
+	file := files[name]
+	require.Equal(e, 1, strings.Count(string(file.Data), old))
+	file.Data = []byte(strings.Replace(string(file.Data), old, text, 1))
 	scripts, err := newScripts(files)
 	require.NoError(e, err)
 	e.store.scripts = scripts

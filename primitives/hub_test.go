@@ -250,6 +250,7 @@ func TestForeignQueueNeverStopsTheLease(t *testing.T) {
 // Nothing is published where only the entry points.
 func TestHostileEntriesArePassedOver(t *testing.T) {
 	behaviour(t, func(e *env) {
+		e.unhurried()
 		for i, c := range []struct {
 			field string
 			value any

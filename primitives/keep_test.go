@@ -24,7 +24,7 @@ func lossBy(t testing.TB, held context.Context, l *Lease) *LostError {
 	var lost *LostError
 	require.ErrorAs(t, context.Cause(held), &lost)
 	require.ErrorIs(t, context.Cause(held), fence.ErrLeaseLost)
-	require.Less(t, late, 10*time.Second)
+	require.Less(t, late, time.Minute)
 	return lost
 }
 
@@ -227,7 +227,7 @@ func TestTheDeadlineHoldsWhileRedisHangs(t *testing.T) {
 			e := newEnv(t, server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = contextTimeouts }), true)
 			l, err := e.store.TryAcquire(e.ctx(), "r", LeaseOptions{TTL: 5 * time.Second})
 			require.NoError(t, err)
-			require.NoError(t, e.rdb.ClientPause(e.ctx(), time.Minute).Err())
+			require.NoError(t, e.rdb.ClientPause(e.ctx(), 10*time.Minute).Err())
 			held, stop := l.Keep(e.ctx())
 			defer stop()
 			require.Equal(t, "deadline", lossBy(t, held, l).Step)
