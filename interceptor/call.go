@@ -109,11 +109,11 @@ func (c *call) replay(key primitives.Key, memo []byte) (any, error) {
 }
 
 // fromLedger asks the database that the body writes to.
-func (c *call) fromLedger(ctx context.Context, op primitives.Op) (any, bool, error) {
+func (c *call) fromLedger(ctx context.Context, op primitives.Op) (result any, found bool, err error) {
 	if c.plan.Ledger == nil {
 		return nil, false, nil
 	}
-	result, found, err := c.plan.Ledger(ctx, op.Key.String())
+	result, found, err = c.plan.Ledger(ctx, op.Key.String())
 	event := primitives.Event{Kind: primitives.EventBegan, Outcome: primitives.Replayed,
 		Name: op.Name, Key: op.Key, Wait: time.Since(c.begun)}
 	if err != nil {
