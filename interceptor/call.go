@@ -59,8 +59,10 @@ func (c *call) run(ctx context.Context, in *sdk.ExecuteActivityInput, next execu
 		return nil, b.err
 	case err != nil && b.returned:
 		return nil, c.notStored(op.Key, err)
+	case err != nil && canceled(ctx, err):
+		return nil, context.Cause(ctx) // as which Temporal must know it
 	case err != nil:
-		return nil, c.refused(ctx, op.Key, err)
+		return nil, c.refused(op.Key, err)
 	case b.returned:
 		return b.result()
 	}
