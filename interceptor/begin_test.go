@@ -58,7 +58,7 @@ func TestBusy(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, interceptor.For("slow", long))
 	e.opts.Identity = "worker-1"
-	w, seen := e.watch()
+	w, seen := e.attend()
 	h := newHeldOn(e, "slow", seen)
 	first := e.start(call("slow", "x"))
 	at := <-h.started
@@ -99,7 +99,7 @@ func TestBusy(t *testing.T) {
 func TestBusyIsRetriedWithinScheduleToClose(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, interceptor.For("slow", long))
-	w, seen := e.watch()
+	w, seen := e.attend()
 	h := newHeldOn(e, "slow", seen)
 	e.start(call("slow", "x"))
 	<-h.started
@@ -349,7 +349,7 @@ func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, interceptor.For("greet", longFixed))
 	accept := e.down()
-	w, seen := e.watch()
+	w, seen := e.attend()
 	var runs counted
 	e.worker(and(named("greet", func(ctx context.Context) (string, error) { runs.ran(ctx); return "hello", nil })), seen)
 	_, err := e.run(call("greet").once())
@@ -380,7 +380,7 @@ func TestFailOpenHasNoToken(t *testing.T) {
 	p.FailOpen = true
 	e := newEnv(t, interceptor.For("greet", p))
 	e.down()
-	w, seen := e.watch()
+	w, seen := e.attend()
 	e.worker(and(named("greet", func(ctx context.Context) (string, error) {
 		a := attemptOf(ctx)
 		require.Equal(t, primitives.Unguarded, a.Outcome)

@@ -36,7 +36,7 @@ func TestErrorsOfTheBodyAreNotWrapped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t, interceptor.For("pay", memoising(longFixed)))
-			w, seen := e.watch()
+			w, seen := e.attend()
 			e.worker(named("pay", func(context.Context) (string, error) { return "ignored", body }), seen)
 			_, err := e.run(call("pay").once())
 			require.Error(t, err)
@@ -144,7 +144,7 @@ func TestAResultThatCannotBeStored(t *testing.T) {
 	metrics := newTags()
 	e.dial(nil, func(o *client.Options) { o.MetricsHandler = metrics })
 	cut := e.unstorable()
-	w, seen := e.watch()
+	w, seen := e.attend()
 	var runs counted
 	e.worker(named("pay", func(ctx context.Context) (string, error) { runs.ran(ctx); cut(); return "paid", nil }), seen)
 	out, err := e.run(call("pay").attempts(3))
@@ -164,7 +164,7 @@ func TestStrictMemo(t *testing.T) {
 	p.StrictMemo = true
 	e := newEnv(t, interceptor.For("pay", p))
 	cut := e.unstorable()
-	w, seen := e.watch()
+	w, seen := e.attend()
 	var runs counted
 	var hit atomic.Pointer[devstack.Hit]
 	e.worker(named("pay", func(ctx context.Context) (int, error) {

@@ -67,7 +67,7 @@ func TestResultsAreReplayedByteForByte(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t, interceptor.For("guarded", fixed))
-			w, seen := e.watch()
+			w, seen := e.attend()
 			e.worker(and(named("guarded", body), named("plain", body)), seen)
 			var got []*commonpb.Payloads
 			for _, activity := range []string{"plain", "guarded", "guarded"} {

@@ -34,7 +34,7 @@ func (p *promising) body(ctx context.Context, _ string) (string, error) {
 func newPromising(e *env) (*promising, *interceptor.Interceptor, *witness) {
 	e.Helper()
 	p, kit := &promising{texts: make(chan []byte, 10)}, (*interceptor.Interceptor)(nil)
-	w, seen := e.watch()
+	w, seen := e.attend()
 	kit = e.interceptor()
 	e.workerWith(kit, and(named("ask", p.body)), seen)
 	return p, kit, w

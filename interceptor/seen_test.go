@@ -57,7 +57,7 @@ func (h *tags) note(name string) {
 
 func (h *tags) Counter(name string) client.MetricsCounter {
 	h.note(name)
-	return counter(func(n int64) {
+	return tally(func(n int64) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.count[name+" "+h.own["outcome"]] += n
@@ -76,9 +76,9 @@ func (h *tags) total(name, outcome string) int64 {
 	return h.count[name+" "+outcome]
 }
 
-type counter func(int64)
+type tally func(int64)
 
-func (c counter) Inc(n int64) { c(n) }
+func (c tally) Inc(n int64) { c(n) }
 
 // A13: nothing of the input is to be seen: not in names of keys, not in what is stored
 // beside the result, not in logs, metrics, events, or errors of others.

@@ -29,18 +29,18 @@ type witness struct {
 	sdk.WorkerInterceptorBase
 
 	mu      sync.Mutex
-	answers []answer
+	answers []reply
 	events  []primitives.Event
 }
 
-type answer struct {
+type reply struct {
 	attempt int32
 	result  any
 	err     error
 }
 
-// watch puts a witness before the kit on e's workers.
-func (e *env) watch() (w *witness, edit func(*worker.Options)) {
+// attend puts a witness before the kit on e's workers.
+func (e *env) attend() (w *witness, edit func(*worker.Options)) {
 	w = &witness{}
 	e.opts.Observer = w
 	return w, func(o *worker.Options) { o.Interceptors = append([]sdk.WorkerInterceptor{w}, o.Interceptors...) }
@@ -65,10 +65,10 @@ func (w *witness) kinds(kind primitives.EventKind) (n int) {
 }
 
 // all are the answers so far.
-func (w *witness) all() []answer {
+func (w *witness) all() []reply {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]answer(nil), w.answers...)
+	return append([]reply(nil), w.answers...)
 }
 
 func (w *witness) InterceptActivity(_ context.Context, next sdk.ActivityInboundInterceptor) sdk.ActivityInboundInterceptor {
@@ -87,11 +87,11 @@ func (i *witnessed) ExecuteActivity(ctx context.Context, in *sdk.ExecuteActivity
 	result, err := i.Next.ExecuteActivity(ctx, in)
 	i.witness.mu.Lock()
 	defer i.witness.mu.Unlock()
-	i.witness.answers = append(i.witness.answers, answer{activity.GetInfo(ctx).Attempt, result, err})
+	i.witness.answers = append(i.witness.answers, reply{activity.GetInfo(ctx).Attempt, result, err})
 	return result, err
 }
 
-// events are the events of a type in a workflow's history.
+// history are the events of a type in a workflow's history.
 func (e *env) history(run client.WorkflowRun, kind enumspb.EventType) (found []*historypb.HistoryEvent) {
 	e.Helper()
 	all := e.client.GetWorkflowHistory(e.ctx(), run.GetID(), run.GetRunID(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
@@ -234,7 +234,7 @@ func (p plan) keyed(key string) plan {
 	return p
 }
 
-// tokens is the attempt that a body has, which must be guarded.
+// attemptOf is the attempt that a body has, which must be guarded.
 func attemptOf(ctx context.Context) primitives.Attempt {
 	a, ok := interceptor.Attempt(ctx)
 	if !ok {
