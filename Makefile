@@ -15,11 +15,11 @@ REAL := FENCEKIT_REQUIRE_REAL=1
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
 
-setup: ## install the servers that the tests start, or say how
+setup: ## install or build the servers that the tests start, or say how
 	scripts/setup.sh
 
 test: setup ## every test, with the race detector, on real servers
-	$(REAL) go test -race -parallel 8 -timeout 20m ./...
+	$(REAL) go test -race -parallel 8 -timeout 40m ./...
 
 lint: ## golangci-lint in the pinned version, over every module
 	scripts/lint.sh

@@ -22,7 +22,7 @@ import (
 	"github.com/fencekit/fencekit-go/primitives"
 )
 
-var business = interceptor.Policy{Scope: interceptor.ScopeNamespace}
+var oncePerNamespace = interceptor.Policy{Scope: interceptor.ScopeNamespace}
 
 // counted is a body that counts its runs and the keys that it ran under.
 type counted struct {
@@ -47,7 +47,7 @@ func (c *counted) runs() int {
 // it serves may have a policy of its own.
 func TestADynamicActivityIsGuarded(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, interceptor.ForDynamic(business),
+	e := newEnv(t, interceptor.ForDynamic(oncePerNamespace),
 		interceptor.For("special", interceptor.Policy{Scope: interceptor.ScopeRun}))
 	var runs counted
 	e.worker(and(func(w worker.Registry) {
@@ -112,7 +112,7 @@ func TestWithoutASafeKeyTheBodyDoesNotRun(t *testing.T) {
 // A06: the ciphertext of an input differs each time; its key does not.
 func TestKeysAreMadeOfWhatACodecHasDecoded(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, interceptor.For("greet", business), interceptor.ForDynamic(business))
+	e := newEnv(t, interceptor.For("greet", oncePerNamespace), interceptor.ForDynamic(oncePerNamespace))
 	e.dial(newSealing(false).converter())
 	var runs counted
 	e.worker(and(named("greet", func(ctx context.Context, name string) (string, error) { runs.ran(ctx); return "hello " + name, nil }),
@@ -168,7 +168,7 @@ func TestKeysForOthersRequests(t *testing.T) {
 // A08: raw payloads are keyed by their content.
 func TestRawPayloadsAreKeyed(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, interceptor.For("raw", business))
+	e := newEnv(t, interceptor.For("raw", oncePerNamespace))
 	var runs counted
 	e.worker(and(named("raw", func(ctx context.Context, v converter.RawValue) (string, error) {
 		runs.ran(ctx)
@@ -183,7 +183,7 @@ func TestRawPayloadsAreKeyed(t *testing.T) {
 // both may serve one activity.
 func TestWhatAKeyIsBoundTo(t *testing.T) {
 	t.Parallel()
-	guards := []interceptor.Guard{interceptor.For("debit", business), interceptor.For("notify", business)}
+	guards := []interceptor.Guard{interceptor.For("debit", oncePerNamespace), interceptor.For("notify", oncePerNamespace)}
 	e := newEnv(t, guards...)
 	var runs counted
 	register := and(named("debit", func(ctx context.Context, ref string) (string, error) { runs.ran(ctx); return "debited " + ref, nil }),
@@ -215,7 +215,7 @@ func TestWhatIsVolatileIsLeftOut(t *testing.T) {
 	t.Parallel()
 	type order struct{ ID, Trace string }
 	byID := interceptor.KeyFrom(func(o order) any { return o.ID })
-	e := newEnv(t, interceptor.For("whole", business), interceptor.For("fails", business),
+	e := newEnv(t, interceptor.For("whole", oncePerNamespace), interceptor.For("fails", oncePerNamespace),
 		interceptor.For("per-execution", interceptor.Policy{Key: byID}))
 	var whole, fails counted
 	body := func(c *counted, failUntil int) func(context.Context, order) (string, error) {
@@ -247,7 +247,7 @@ func TestLocalAndRegularActivitiesShareAKey(t *testing.T) {
 		Notes map[string]any
 		Blob  []byte
 	}
-	e := newEnv(t, interceptor.For("ship", business))
+	e := newEnv(t, interceptor.For("ship", oncePerNamespace))
 	var runs counted
 	ship := func(ctx context.Context, o order, n int) (int, error) { return runs.ran(ctx), nil }
 	e.worker(func(w worker.Registry) {

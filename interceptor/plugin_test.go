@@ -46,7 +46,7 @@ func (e *env) plugged(kit *interceptor.Interceptor, data converter.DataConverter
 func TestThePluginTakesTheClientsConverter(t *testing.T) {
 	t.Parallel()
 	courier := &Courier{}
-	e := newEnv(t, interceptor.For(courier.Deliver, business))
+	e := newEnv(t, interceptor.For(courier.Deliver, oncePerNamespace))
 	kit := e.interceptor()
 	require.NoError(t, e.plugged(kit, newSealing(false).converter(), and(func(w worker.Registry) { w.RegisterActivity(courier) })))
 	_, got := e.steps(call("Deliver", "XX00"), call("Deliver", "XX00"))
@@ -65,8 +65,8 @@ func TestThePluginTakesTheClientsConverter(t *testing.T) {
 func TestGuardsOfUnknownActivitiesAreNamed(t *testing.T) {
 	t.Parallel()
 	courier := &Courier{}
-	e := newEnv(t, interceptor.For("Deliver", business), interceptor.For("Delivr", business),
-		interceptor.For("pick-up", business), interceptor.For("shop.Deliver", business), interceptor.ForDynamic(business))
+	e := newEnv(t, interceptor.For("Deliver", oncePerNamespace), interceptor.For("Delivr", oncePerNamespace),
+		interceptor.For("pick-up", oncePerNamespace), interceptor.For("shop.Deliver", oncePerNamespace), interceptor.ForDynamic(oncePerNamespace))
 	require.NoError(t, e.plugged(e.interceptor(), nil, and(func(w worker.Registry) {
 		w.RegisterActivity(courier)
 		w.RegisterActivityWithOptions(courier, registerAs("shop."))
@@ -83,7 +83,7 @@ func TestGuardsOfUnknownActivitiesAreNamed(t *testing.T) {
 // A worker that has no activities at all runs workflows only, which is no error.
 func TestAWorkerOfWorkflowsIsNotWarned(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, interceptor.For("Deliver", business))
+	e := newEnv(t, interceptor.For("Deliver", oncePerNamespace))
 	require.NoError(t, e.plugged(e.interceptor(), nil, and()))
 	require.Empty(t, e.logs.with("guards nothing"))
 }
@@ -91,7 +91,7 @@ func TestAWorkerOfWorkflowsIsNotWarned(t *testing.T) {
 // Given both as a plugin and on the worker, one guards and the other passes.
 func TestRegisteredTwice(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, interceptor.For("greet", business))
+	e := newEnv(t, interceptor.For("greet", oncePerNamespace))
 	kit := e.interceptor()
 	var runs counted
 	e.workerWith(kit, and(named("greet", func(ctx context.Context, _ string) (int, error) { return runs.ran(ctx), nil })),

@@ -86,7 +86,7 @@ func TestRefusals(t *testing.T) {
 		{&primitives.OptionError{Field: "Resource"}, TypeKeyError, primitives.ErrInvalid, false},
 	} {
 		for _, given := range []error{r.err, fmt.Errorf("outer: %w", r.err)} {
-			got := c.refused(key, given)
+			got := c.refused(t.Context(), key, given)
 			a, ok := got.(*temporal.ApplicationError) //nolint:errorlint // it must stand at the top
 			require.True(t, ok, "%T", got)
 			require.Equal(t, r.kind, a.Type())
@@ -97,7 +97,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	other := errors.New("of the Seal hook")
-	require.Equal(t, other, c.refused(key, other))
+	require.Equal(t, other, c.refused(t.Context(), key, other))
 }
 
 func TestBackoffGrows(t *testing.T) {

@@ -39,7 +39,7 @@ func TestAKeyOfTheWorkflowsOwn(t *testing.T) {
 // C08: the same key with other input is somebody's mistake.
 func TestAKeyOfTheWorkflowsOwnWithOtherInput(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, interceptor.For("charge", business))
+	e := newEnv(t, interceptor.For("charge", oncePerNamespace))
 	var runs counted
 	e.worker(and(named("charge", func(ctx context.Context, amount int) (int, error) { return runs.ran(ctx), nil })))
 	e.steps(call("charge", 100).keyed("k1"))
@@ -58,7 +58,7 @@ func TestAKeyOfTheWorkflowsOwnWithOtherInput(t *testing.T) {
 // the others. It was written once by this very call.
 func TestAKeyOfTheWorkflowsOwnIsAWireFormat(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, interceptor.For("golden", business))
+	e := newEnv(t, interceptor.For("golden", oncePerNamespace))
 	var runs counted
 	e.worker(and(named("golden", func(ctx context.Context, order string) (int, error) { return runs.ran(ctx), nil })))
 	run, _ := e.steps(call("golden", "A1").keyed("charge-A1"))
@@ -69,7 +69,7 @@ func TestAKeyOfTheWorkflowsOwnIsAWireFormat(t *testing.T) {
 
 func TestWithKeyRefuses(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, interceptor.For("charge", business))
+	e := newEnv(t, interceptor.For("charge", oncePerNamespace))
 	var keyError *primitives.KeyError
 	var optionError *primitives.OptionError
 	for name, c := range map[string]struct {
@@ -98,7 +98,7 @@ func TestWithKeyRefuses(t *testing.T) {
 // A header that is not what WithKey writes is no key, rather than anybody's.
 func TestAForeignHeaderIsNoKey(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, interceptor.For("charge", business))
+	e := newEnv(t, interceptor.For("charge", oncePerNamespace))
 	for _, text := range []string{"", "charge-A1", "v1:other:" + string(make([]byte, 64))} {
 		var suite testsuite.WorkflowTestSuite
 		suite.SetHeader(&commonpb.Header{Fields: map[string]*commonpb.Payload{"fencekit-key": {
