@@ -2,7 +2,6 @@ package interceptor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -141,10 +140,11 @@ func judge(ctx context.Context, err error) primitives.Verdict {
 	return primitives.Abort
 }
 
-// final reports whether Temporal would not retry after err.
+// final reports whether Temporal would not retry after err. What is below the top does
+// not count: the server retries an error that wraps one of these.
 func (c *call) final(err error) bool {
-	var a *temporal.ApplicationError
-	if !errors.As(err, &a) {
+	a, ok := err.(*temporal.ApplicationError) //nolint:errorlint // see above
+	if !ok {
 		return false
 	}
 	if a.NonRetryable() {
