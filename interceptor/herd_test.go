@@ -37,7 +37,8 @@ func (h *herd) Observe(ctx context.Context, e primitives.Event) {
 	case primitives.EventBegan:
 		h.outcomes[e.Outcome]++
 	case primitives.EventRefused:
-		if h.refused[info.WorkflowExecution.ID]++; h.refused[info.WorkflowExecution.ID] == 1 && len(h.refused) == h.others {
+		h.refused[info.WorkflowExecution.ID]++
+		if h.refused[info.WorkflowExecution.ID] == 1 && len(h.refused) == h.others {
 			close(h.all)
 		}
 	default:
