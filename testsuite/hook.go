@@ -72,7 +72,8 @@ func (r *Run) judge(s *Step, cmds []redis.Cmder, err error) {
 	defer r.mu.Unlock()
 	s.Err = err
 	for _, cmd := range cmds {
-		switch word := replyWord(cmd); {
+		s.word = replyWord(cmd)
+		switch word := s.word; {
 		case cmd.Err() != nil && cmd.Err() != redis.Nil: //nolint:errorlint // go-redis never wraps it
 			continue
 		case word == "stale" || word == "superseded" || word == "lost":

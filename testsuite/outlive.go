@@ -3,6 +3,7 @@ package testsuite
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"runtime/pprof"
 	"strings"
 	"time"
@@ -26,6 +27,34 @@ func (r *Run) outlive() []string {
 			return left
 		}
 	}
+}
+
+// holding is how long a step of another goroutine than the body's is held back.
+const holding = 25 * time.Millisecond
+
+// holdBack lets the body return first, if it does not wait for the goroutine that calls:
+// a write that races with the return is then seen to come after it.
+func (r *Run) holdBack() {
+	if !r.call.held {
+		return
+	}
+	r.mu.Lock()
+	other := r.phase == InBody && r.goroutine != goroutineID()
+	r.mu.Unlock()
+	if !other {
+		return
+	}
+	select {
+	case <-r.returned:
+	case <-time.After(holding):
+	}
+}
+
+// goroutineID is the number of the calling goroutine, for comparing only.
+func goroutineID() string {
+	var b [64]byte
+	fields := strings.Fields(string(b[:runtime.Stack(b[:], false)]))
+	return fields[1]
 }
 
 // labelled reads the profile of goroutines. Those of libraries, which a pool starts for

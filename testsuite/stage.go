@@ -49,6 +49,7 @@ func (r *Run) isDead() bool {
 func (r *Run) before(ctx context.Context, s *Step) error {
 	s.Token, _ = fence.FromContext(ctx)
 	s.Source, s.guards = source()
+	r.holdBack()
 	r.mu.Lock()
 	if r.dead {
 		r.mu.Unlock()
@@ -62,7 +63,7 @@ func (r *Run) before(ctx context.Context, s *Step) error {
 	if !hit {
 		return nil
 	}
-	err := r.come()
+	err := r.come(s.System != Postgres)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s.held = r.reached
@@ -79,7 +80,7 @@ func (r *Run) after(s *Step) {
 	}
 	r.mu.Unlock()
 	if hit {
-		_ = r.come() // it has happened already
+		_ = r.come(s.System != Postgres) // it has happened already
 	}
 }
 
@@ -98,8 +99,9 @@ func (r *Run) forget(s *Step) {
 }
 
 // come is called where the run's point is, by the goroutine that has come to it. A
-// crash does not return.
-func (r *Run) come() error {
+// crash ends the goroutine, unless it is inside of pgx, whose pool would not get its
+// connection back: then what it gets is an error.
+func (r *Run) come(exit bool) error {
 	first := false
 	r.arrive.Do(func() { first = true })
 	if !first {
@@ -108,7 +110,10 @@ func (r *Run) come() error {
 	if r.what == crash {
 		r.kill()
 		close(r.frozen)
-		runtime.Goexit()
+		if exit {
+			runtime.Goexit()
+		}
+		return errDead
 	}
 	if r.what != freeze {
 		return nil
@@ -134,7 +139,7 @@ func (r *Run) kill() {
 	for c := range conns {
 		_ = c.PgConn().Conn().Close() // the server rolls back
 	}
-	r.Thaw()
+	r.goOn()
 }
 
 // bodyWatch stands between the guard and the body.
@@ -167,10 +172,10 @@ func (r *Run) bodyBegins(ctx context.Context) {
 	r.attempt = a
 	r.mu.Unlock()
 	if r.point == BeforeBody {
-		_ = r.come()
+		_ = r.come(true)
 	}
 	r.mu.Lock()
-	r.phase, r.bodyRan = InBody, true
+	r.phase, r.bodyRan, r.goroutine = InBody, true, goroutineID()
 	r.mu.Unlock()
 }
 
@@ -178,6 +183,7 @@ func (r *Run) bodyEnds(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.phase, r.bodyErr = Ending, err
+	close(r.returned)
 }
 
 // recorder writes down what the guard tells of a run, and passes it on.
