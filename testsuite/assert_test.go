@@ -75,7 +75,7 @@ func TestAssertions(t *testing.T) {
 		{"no memo, too large", testsuite.RequireNoMemo, w.large, w.replayed, []string{"no memo"}},
 		{"state", func(t testsuite.T, r *testsuite.Run) { testsuite.RequireState(t, r, primitives.Done) }, w.executed, w.failed,
 			[]string{"state done: the record is absent"}},
-		{"failure", func(t testsuite.T, r *testsuite.Run) { testsuite.RequireFailure(t, r, interceptor.TypeLeaseLost) }, w.lost, w.busy,
+		{"failure", func(t testsuite.T, r *testsuite.Run) { _ = testsuite.RequireFailure(t, r, interceptor.TypeLeaseLost) }, w.lost, w.busy,
 			[]string{interceptor.TypeLeaseLost, interceptor.TypeBusy}},
 		{"once", func(t testsuite.T, r *testsuite.Run) { testsuite.RequireExecutedOnce(t, r, w.replayed) }, w.executed, w.replayed,
 			[]string{"0 of 2 deliveries"}},

@@ -96,7 +96,7 @@ func deletedBefore(s Step, r *Run) bool {
 		if earlier.N > s.N {
 			break
 		}
-		if from := deleteFrom.FindStringSubmatch(earlier.Text); from != nil && from[1] == into[1] {
+		if from := deleteFrom.FindStringSubmatch(earlier.Text); len(from) > 1 && from[1] == into[1] {
 			return true
 		}
 	}

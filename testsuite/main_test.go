@@ -73,7 +73,7 @@ func makeTemplate(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer conn.Close(ctx)
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
 	if err := pgxfence.Migrate(ctx, conn); err != nil {
 		return err
 	}

@@ -145,6 +145,7 @@ func (r *Run) kill() {
 // bodyWatch stands between the guard and the body.
 type bodyWatch struct{ sdk.WorkerInterceptorBase }
 
+// InterceptActivity implements the SDK's WorkerInterceptor.
 func (*bodyWatch) InterceptActivity(_ context.Context, next sdk.ActivityInboundInterceptor) sdk.ActivityInboundInterceptor {
 	b := &bodyInbound{}
 	b.Next = next
@@ -155,6 +156,7 @@ type bodyInbound struct {
 	sdk.ActivityInboundInterceptorBase
 }
 
+// ExecuteActivity implements the SDK's ActivityInboundInterceptor.
 func (b *bodyInbound) ExecuteActivity(ctx context.Context, in *sdk.ExecuteActivityInput) (result any, err error) {
 	r := runFrom(ctx)
 	if r == nil {
@@ -189,6 +191,7 @@ func (r *Run) bodyEnds(err error) {
 // recorder writes down what the guard tells of a run, and passes it on.
 type recorder struct{ user primitives.Observer }
 
+// Observe implements primitives.Observer.
 func (o recorder) Observe(ctx context.Context, e primitives.Event) {
 	if r := runFrom(ctx); r != nil {
 		r.mu.Lock()

@@ -92,9 +92,10 @@ func (c *check) acquires(resource string) Lease {
 	return l
 }
 
-func (c *check) expires(resource string) {
+// expires ends the lease of the resource r.
+func (c *check) expires() {
 	c.Helper()
-	c.ok("expire", c.s.Expire(c.ctx, resource))
+	c.ok("expire", c.s.Expire(c.ctx, "r"))
 }
 
 // higher compares two tokens of one resource.
@@ -105,9 +106,10 @@ func (c *check) higher(newer, older fence.Token) {
 	}
 }
 
-func (c *check) holds(resource, key, want string) {
+// holds looks at the value of the key v.
+func (c *check) holds(resource, want string) {
 	c.Helper()
-	v, err := c.s.Get(c.ctx, resource, key)
+	v, err := c.s.Get(c.ctx, resource, "v")
 	c.ok("get", err)
 	if !bytes.Equal(v, []byte(want)) {
 		c.fail("get: the value is %q, and should be %q", v, want)

@@ -47,7 +47,7 @@ var guardRules = []rule{
 	}},
 	{"a crashed holder is reclaimed with a higher token", func(c *check) {
 		first := c.begins(Op{Key: "k", Resource: "r"})
-		c.expires("r")
+		c.expires()
 		c.higher(c.begins(Op{Key: "k", Resource: "r"}, primitives.Reclaimed).Token, first.Token)
 	}},
 	{"a newer attempt takes over with a higher token", func(c *check) {
@@ -70,7 +70,7 @@ var guardRules = []rule{
 	}},
 	{"a late result is stored while nobody has come after", func(c *check) {
 		st := c.begins(Op{Key: "k", Resource: "r"})
-		c.expires("r")
+		c.expires()
 		c.completes(st, "late")
 		c.replays(Op{Key: "k", Resource: "r"}, "late")
 	}},

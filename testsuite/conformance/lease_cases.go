@@ -30,7 +30,7 @@ var leaseRules = []rule{
 	}},
 	{"an expired lease is free", func(c *check) {
 		c.acquires("r")
-		c.expires("r")
+		c.expires()
 		c.acquires("r")
 	}},
 	{"tokens rise after release and after expiry", func(c *check) {
@@ -38,7 +38,7 @@ var leaseRules = []rule{
 		c.ok("release", c.s.Release(c.ctx, first))
 		second := c.acquires("r")
 		c.higher(second.Token(), first.Token())
-		c.expires("r")
+		c.expires()
 		c.higher(c.acquires("r").Token(), second.Token())
 	}},
 	{"a held lease is extended", func(c *check) {
@@ -47,13 +47,13 @@ var leaseRules = []rule{
 	}},
 	{"an expired lease is not revived", func(c *check) {
 		l := c.acquires("r")
-		c.expires("r")
+		c.expires()
 		c.is("extend an expired lease", c.s.Extend(c.ctx, l), fence.ErrLeaseLost)
 		c.acquires("r")
 	}},
 	{"a lease that was taken is not extended", func(c *check) {
 		l := c.acquires("r")
-		c.expires("r")
+		c.expires()
 		c.acquires("r")
 		c.is("extend a lease that somebody else holds", c.s.Extend(c.ctx, l), fence.ErrLeaseLost)
 	}},

@@ -69,11 +69,11 @@ type Start struct {
 	Memo    []byte      // of primitives.Replayed
 }
 
-// Claim and Lease are whatever the store needs to recognise a grant.
-type (
-	Claim any
-	Lease interface{ Token() fence.Token }
-)
+// Claim is whatever the store needs to recognise a grant of an operation.
+type Claim any
+
+// Lease is the same for a grant of a resource.
+type Lease interface{ Token() fence.Token }
 
 // T is the part of testing.TB that cases use.
 type T interface {
