@@ -27,7 +27,7 @@ up: ## Temporal, Postgres and Redis by docker compose, on the usual ports
 down: ## end them
 	docker compose down
 
-setup: ## install the servers that the tests start, or say how
+setup: ## install or build the servers that the tests start, or say how
 	scripts/setup.sh
 
 test: setup ## every test, with the race detector, on real servers

@@ -60,7 +60,7 @@ func (c *call) run(ctx context.Context, in *sdk.ExecuteActivityInput, next execu
 	case err != nil && b.returned:
 		return nil, c.notStored(op.Key, err)
 	case err != nil:
-		return nil, c.refused(op.Key, err)
+		return nil, c.refused(ctx, op.Key, err)
 	case b.returned:
 		return b.result()
 	}
@@ -109,14 +109,18 @@ func (c *call) replay(key primitives.Key, memo []byte) (any, error) {
 }
 
 // fromLedger asks the database that the body writes to.
-func (c *call) fromLedger(ctx context.Context, op primitives.Op) (any, bool, error) {
+func (c *call) fromLedger(ctx context.Context, op primitives.Op) (result any, found bool, err error) {
 	if c.plan.Ledger == nil {
 		return nil, false, nil
 	}
-	result, found, err := c.plan.Ledger(ctx, op.Key.String())
-	if found && err == nil {
-		c.plan.observer.Observe(ctx, primitives.Event{Kind: primitives.EventBegan, Outcome: primitives.Replayed,
-			Name: op.Name, Key: op.Key, Wait: time.Since(c.begun)})
+	result, found, err = c.plan.Ledger(ctx, op.Key.String())
+	event := primitives.Event{Kind: primitives.EventBegan, Outcome: primitives.Replayed,
+		Name: op.Name, Key: op.Key, Wait: time.Since(c.begun)}
+	if err != nil {
+		event.Kind, event.Outcome, event.Err = primitives.EventRefused, "", err
+	}
+	if found || err != nil {
+		c.plan.observer.Observe(ctx, event)
 	}
 	return result, found, err
 }

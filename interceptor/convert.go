@@ -182,7 +182,7 @@ func (c codec) encodeFailure(err error) (memo []byte, ok bool) {
 }
 
 // decodeFailure is the error that was memoised.
-func (c codec) decodeFailure(memo []byte) (error, error) { //nolint:revive // an error is the result
+func (c codec) decodeFailure(memo []byte) (before, err error) {
 	kind, from, payloads, err := parseMemo(memo)
 	if err != nil {
 		return nil, err

@@ -61,9 +61,12 @@ type Busy struct {
 }
 
 // refused is the answer for Temporal when the body has not run. Anything but the
-// guard's own refusals passes as it is: the cause of an ended context, an error of
-// the Seal hook.
-func (c *call) refused(key primitives.Key, err error) error {
+// guard's own refusals passes as it is: the cause of an ended context, by which
+// Temporal knows a cancellation, and an error of the Seal hook.
+func (c *call) refused(ctx context.Context, key primitives.Key, err error) error {
+	if cause := context.Cause(ctx); temporal.IsCanceledError(cause) && errors.Is(err, cause) {
+		return cause // also to a call that was busy waiting: Temporal is to know it as cancelled
+	}
 	var (
 		busy     *primitives.BusyError
 		failed   *primitives.FailedError
@@ -172,15 +175,16 @@ func (c *call) backoff() time.Duration {
 }
 
 // clamp keeps the next attempt within ScheduleToClose: Temporal fails an activity at
-// once whose next attempt would come after that. What is left is halved, so that the
-// attempts that it costs grow with its logarithm only.
+// once whose next attempt would come after that. An attempt that would come too late to
+// do anything comes at half of what is left instead, so that the attempts that it costs
+// grow with its logarithm only.
 func (c *call) clamp(delay time.Duration) time.Duration {
 	if c.info.ScheduleToCloseTimeout <= 0 {
 		return delay
 	}
 	// By the server's clock, which also says when the attempt started.
 	elapsed := c.info.StartedTime.Sub(c.info.ScheduledTime) + time.Since(c.begun)
-	if left := c.info.ScheduleToCloseTimeout - elapsed; delay > left/2 {
+	if left := c.info.ScheduleToCloseTimeout - elapsed; delay > left*3/4 {
 		delay = left / 2
 	}
 	return max(delay, time.Millisecond)
