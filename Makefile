@@ -31,13 +31,13 @@ setup: ## install or build the servers that the tests start, or say how
 	scripts/setup.sh
 
 test: setup ## every test, with the race detector, on real servers
-	$(REAL) go test -race -parallel 8 -timeout 20m ./...
+	$(REAL) go test -race -parallel 8 -timeout 40m ./...
 
 lint: ## golangci-lint in the pinned version, over every module
 	scripts/lint.sh
 
-bench: setup ## speed beside plain Redis and other lock libraries, as ratios
-	cd bench && go run . && go run . -rtt 500us
+bench: setup ## speed beside plain Redis, other lock libraries and unguarded activities, as ratios
+	cd bench && go run . && go run . -rtt 500us && go run . -temporal -rounds 40
 
 fuzz: ## every fuzz target for FUZZTIME (30s) each
 	FUZZTIME=$(FUZZTIME) scripts/fuzz.sh

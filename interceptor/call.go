@@ -2,7 +2,6 @@ package interceptor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -59,8 +58,10 @@ func (c *call) run(ctx context.Context, in *sdk.ExecuteActivityInput, next execu
 		return nil, b.err
 	case err != nil && b.returned:
 		return nil, c.notStored(op.Key, err)
+	case err != nil && canceled(ctx, err):
+		return nil, context.Cause(ctx) // as which Temporal must know it
 	case err != nil:
-		return nil, c.refused(ctx, op.Key, err)
+		return nil, c.refused(op.Key, err)
 	case b.returned:
 		return b.result()
 	}
@@ -139,10 +140,11 @@ func judge(ctx context.Context, err error) primitives.Verdict {
 	return primitives.Abort
 }
 
-// final reports whether Temporal would not retry after err.
+// final reports whether Temporal would not retry after err. What is below the top does
+// not count: the server retries an error that wraps one of these.
 func (c *call) final(err error) bool {
-	var a *temporal.ApplicationError
-	if !errors.As(err, &a) {
+	a, ok := err.(*temporal.ApplicationError) //nolint:errorlint // see above
+	if !ok {
 		return false
 	}
 	if a.NonRetryable() {

@@ -24,6 +24,7 @@ type herd struct {
 	refused  map[string]int // how often, by workflow
 	outcomes map[primitives.Outcome]int
 	attempts int32         // the most that a workflow has used
+	held     time.Duration // how long the body ran
 	others   int           // how many of them there are
 	all      chan struct{} // closed when each of the others was refused
 }
@@ -37,7 +38,8 @@ func (h *herd) Observe(ctx context.Context, e primitives.Event) {
 	case primitives.EventBegan:
 		h.outcomes[e.Outcome]++
 	case primitives.EventRefused:
-		if h.refused[info.WorkflowExecution.ID]++; h.refused[info.WorkflowExecution.ID] == 1 && len(h.refused) == h.others {
+		h.refused[info.WorkflowExecution.ID]++
+		if h.refused[info.WorkflowExecution.ID] == 1 && len(h.refused) == h.others {
 			close(h.all)
 		}
 	default:
@@ -58,7 +60,6 @@ func TestThreeHundredWorkflowsAskForOneBusinessKey(t *testing.T) {
 	e := newEnv(t, interceptor.For("analyze", interceptor.Policy{Scope: interceptor.ScopeNamespace, LeaseTTL: lease}))
 	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 	e.opts.Redis, e.opts.Observer = rdb, h
-	var held time.Duration
 	e.worker(named("analyze", func(ctx context.Context, batch string) (string, error) {
 		began := time.Now()
 		select {
@@ -66,7 +67,9 @@ func TestThreeHundredWorkflowsAskForOneBusinessKey(t *testing.T) {
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		}
-		held = time.Since(began)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.held = time.Since(began)
 		return "result of " + batch, nil
 	}))
 	before := scriptCalls(t, rdb)
@@ -84,20 +87,22 @@ func TestThreeHundredWorkflowsAskForOneBusinessKey(t *testing.T) {
 		require.NoError(t, err)
 	}
 
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	require.Equal(t, map[primitives.Outcome]int{primitives.Begun: 1, primitives.Replayed: workflows - 1}, h.outcomes)
 	refusals := 0
 	for _, n := range h.refused {
 		refusals += n
 	}
 	calls := scriptCalls(t, rdb) - before
-	t.Logf("held for %v; %d refusals, %d scripts run (%.1f a workflow), at most %d attempts", held, refusals, calls,
+	t.Logf("held for %v; %d refusals, %d scripts run (%.1f a workflow), at most %d attempts", h.held, refusals, calls,
 		float64(calls)/workflows, h.attempts)
 	// One begin for each refusal and each answer, and what the holder sends: its renewals,
 	// its complete, and the scripts that Redis has to be told once.
-	renewals := int(held/(lease/3)) + 1
+	renewals := int(h.held/(lease/3)) + 1
 	require.LessOrEqual(t, calls, refusals+workflows+renewals+20)
 	// An ask every half of the lease at the most, and a few for a machine that is late.
-	require.LessOrEqual(t, int(h.attempts), int(held/(lease/2))+5)
+	require.LessOrEqual(t, int(h.attempts), int(h.held/(lease/2))+5)
 }
 
 // atOnce calls f n times at once.

@@ -78,7 +78,7 @@ func TestResourcesOfSeveralArguments(t *testing.T) {
 	for name, f := range map[string]ResourceFunc{
 		"one": ResourceFrom(func(c charge) string { return "order/" + c.Order }),
 		"two": ResourceFrom2(func(c charge, _ int) string { return "order/" + c.Order }),
-		"all": ResourceFromArgs(func(args []any) string { return "order/" + args[0].(charge).Order }), //nolint:errcheck // a test
+		"all": ResourceFromArgs(func(args []any) string { return "order/" + args[0].(charge).Order }),
 	} {
 		op, err := opOf(t, Policy{Resource: f}, ofWorkflow(), charge{Order: "A1"}, 1)
 		require.NoError(t, err, name)

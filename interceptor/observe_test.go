@@ -117,7 +117,7 @@ func TestCountersOfAMemoThatCannotBeStored(t *testing.T) {
 	e := newEnv(t, interceptor.For("work", interceptor.Policy{LeaseTTL: forever}))
 	m, s, proxy := e.metered(), newStage(e, "work"), e.throughProxy()
 	e.worker(s.register)
-	run := e.start(once("work", "x"))
+	run := e.start(staged("work", "x", forever))
 	r := s.next()
 	cut(t, proxy)
 	r.give("done")
@@ -164,7 +164,7 @@ func TestMetricsAddOneTagOfFewValues(t *testing.T) {
 		}
 		return s, nil
 	}))
-	for i := range 4 {
+	for i := range 2 {
 		for _, kind := range []string{"panic", "fail", "final", "work"} {
 			arg := fmt.Sprintf("%s %d ", kind, i)
 			_, _ = e.run(once("work", arg))

@@ -63,10 +63,7 @@ type Busy struct {
 // refused is the answer for Temporal when the body has not run. Anything but the
 // guard's own refusals passes as it is: the cause of an ended context, by which
 // Temporal knows a cancellation, and an error of the Seal hook.
-func (c *call) refused(ctx context.Context, key primitives.Key, err error) error {
-	if cause := context.Cause(ctx); temporal.IsCanceledError(cause) && errors.Is(err, cause) {
-		return cause // also to a call that was busy waiting: Temporal is to know it as cancelled
-	}
+func (c *call) refused(key primitives.Key, err error) error {
 	var (
 		busy     *primitives.BusyError
 		failed   *primitives.FailedError
@@ -101,6 +98,13 @@ func (c *call) refused(ctx context.Context, key primitives.Key, err error) error
 		return never(TypeKeyError, primitives.ErrInvalid, err)
 	}
 	return err
+}
+
+// canceled reports whether Temporal's cancellation of ctx is why there is err, also in a
+// call that was busy waiting.
+func canceled(ctx context.Context, err error) bool {
+	cause := context.Cause(ctx)
+	return temporal.IsCanceledError(cause) && errors.Is(err, cause)
 }
 
 // keyRefused is the answer to a call without a safe key. The error itself stays here:

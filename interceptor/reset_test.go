@@ -56,9 +56,10 @@ func TestResetActivityGetsAHigherToken(t *testing.T) {
 func (e *env) reset(run client.WorkflowRun, id string) {
 	e.Helper()
 	eventually(e, "the activity to wait for its retry", func() bool {
-		d, err := e.client.DescribeWorkflowExecution(e.ctx(), run.GetID(), run.GetRunID())
+		d, err := e.client.DescribeWorkflow(e.ctx(), run.GetID(), run.GetRunID())
 		require.NoError(e, err)
-		return len(d.GetPendingActivities()) == 1 && d.GetPendingActivities()[0].GetAttempt() == 5
+		pending := d.RawResponse.GetPendingActivities()
+		return len(pending) == 1 && pending[0].GetAttempt() == 5
 	})
 	_, err := e.client.WorkflowService().ResetActivity(e.ctx(), &workflowservice.ResetActivityRequest{
 		Namespace: "default", Execution: execution(run), Activity: &workflowservice.ResetActivityRequest_Id{Id: id}})

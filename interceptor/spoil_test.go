@@ -130,7 +130,7 @@ func TestPanickingRedisHookBreaksNothing(t *testing.T) {
 	s.over()
 
 	hook.on.Store(false)
-	run := e.start(once("work", "y"))
+	run := e.start(staged("work", "y", forever))
 	r := s.next()
 	hook.on.Store(true)
 	eventually(t, "renewals that panic", func() bool { return hook.renewal.Load() > 3 })

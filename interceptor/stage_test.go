@@ -65,7 +65,7 @@ func (s *stage) next() *entrance {
 	select {
 	case r := <-s.runs:
 		return r
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		s.e.Fatal("the body does not run")
 		return nil
 	}
@@ -96,7 +96,7 @@ func await[T any](t testing.TB, c <-chan T, what string) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		require.Fail(t, "waited in vain", what)
 	}
 	return v

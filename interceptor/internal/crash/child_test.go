@@ -144,12 +144,15 @@ func (p *process) gate(name string) chan struct{} {
 func (p *process) step(ctx context.Context, s Step) (total int64, err error) {
 	r := &run{process: p, ctx: context.WithoutCancel(ctx), step: s}
 	defer func() {
+		if ended := r.end(); err == nil {
+			err = ended
+		}
 		if r.stopped != "" {
 			fmt.Printf("ended %s %v\n", r.stopped, err)
 		}
 	}()
 	for _, do := range []func() error{
-		r.begin, r.credit, r.work, r.read, r.stop(pointRead), r.work, r.write, r.stop(pointEffect), r.stop(pointExit), r.work, r.end,
+		r.begin, r.credit, r.work, r.read, r.stop(pointRead), r.work, r.write, r.stop(pointEffect), r.stop(pointExit), r.work,
 	} {
 		if err := do(); err != nil {
 			return 0, err
@@ -251,6 +254,8 @@ func (r *run) stop(point string) func() error {
 	}
 }
 
+// end notes that the body has returned, with a result or an error: what has begun and
+// not ended was interrupted.
 func (r *run) end() error {
 	_, err := r.pool.Exec(r.ctx, "UPDATE runs SET ended = clock_timestamp() WHERE id = $1", r.id)
 	return err

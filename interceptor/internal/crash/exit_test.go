@@ -93,9 +93,9 @@ func (r *rig) watchFailures(run client.WorkflowRun) *[]string {
 	r.Helper()
 	var seen []string
 	require.Eventually(r, func() bool {
-		d, err := r.client.DescribeWorkflowExecution(r.Context(), run.GetID(), run.GetRunID())
+		d, err := r.client.DescribeWorkflow(r.Context(), run.GetID(), run.GetRunID())
 		require.NoError(r, err)
-		for _, a := range d.GetPendingActivities() {
+		for _, a := range d.RawResponse.GetPendingActivities() {
 			if f := a.GetLastFailure().GetApplicationFailureInfo(); f != nil {
 				seen = append(seen, f.GetType())
 			}

@@ -87,7 +87,7 @@ func database(t *testing.T) string {
 	url := server.URL(server.DatabaseForTest(t, ""))
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
-	defer conn.Close(t.Context())
+	defer func() { _ = conn.Close(t.Context()) }()
 	require.NoError(t, pgxfence.Migrate(t.Context(), conn))
 	_, err = conn.Exec(t.Context(), schema)
 	require.NoError(t, err)
