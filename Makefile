@@ -7,13 +7,25 @@ SHELL := bash
 # FUZZTIME is how long each fuzz target runs.
 FUZZTIME ?= 30s
 
+# ARGS are the flags of the demo.
+ARGS ?=
+
 # Nothing stands in for a real server and nothing is skipped.
 REAL := FENCEKIT_REQUIRE_REAL=1
 
-.PHONY: help setup test lint bench fuzz fault
+.PHONY: help demo up down setup test lint bench fuzz fault
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
+
+demo: setup ## see it at work; ARGS=-unguarded for the same without the kit, ARGS=-keep to look around
+	go run ./samples/quickstart $(ARGS)
+
+up: ## Temporal, Postgres and Redis by docker compose, on the usual ports
+	docker compose up --detach --wait
+
+down: ## end them
+	docker compose down
 
 setup: ## install or build the servers that the tests start, or say how
 	scripts/setup.sh

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/fencekit/fencekit-go/interceptor"
-	"github.com/fencekit/fencekit-go/pgx"
+	pgxfence "github.com/fencekit/fencekit-go/pgx"
 )
 
 // orders is the table, with the trigger of Enforce on it.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,7 +36,7 @@ type job struct{ Order string }
 // handler handles jobs.
 type handler struct {
 	guard *primitives.Guard
-	mails int // sent
+	mails atomic.Int64 // sent
 }
 
 func newHandler(rdb *redis.Client) (*handler, error) {
@@ -54,8 +55,7 @@ func (h *handler) handle(ctx context.Context, j job) (primitives.Outcome, string
 		return "", "", err
 	}
 	r, err := h.guard.Do(ctx, primitives.Op{Key: key}, func(context.Context) ([]byte, error) {
-		h.mails++
-		return fmt.Appendf(nil, "mail-%d", h.mails), nil
+		return fmt.Appendf(nil, "mail-%d", h.mails.Add(1)), nil
 	})
 	return r.Outcome, string(r.Memo), err
 }
@@ -76,7 +76,7 @@ func run(ctx context.Context, rdb *redis.Client, order string, out io.Writer) er
 	if err := h.storm(ctx, job{Order: order + "-b"}, out); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "2 orders, 12 deliveries, %d mails\n", h.mails)
+	fmt.Fprintf(out, "2 orders, 12 deliveries, %d mails\n", h.mails.Load())
 	return nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/fencekit/fencekit-go/interceptor"
-	"github.com/fencekit/fencekit-go/pgx"
+	pgxfence "github.com/fencekit/fencekit-go/pgx"
 	"github.com/fencekit/fencekit-go/primitives/fence"
 	"github.com/fencekit/fencekit-go/samples/internal/timeline"
 )

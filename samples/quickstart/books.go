@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/fencekit/fencekit-go/pgx"
+	pgxfence "github.com/fencekit/fencekit-go/pgx"
 	"github.com/fencekit/fencekit-go/primitives/fence"
 )
 

@@ -46,11 +46,11 @@ func (s *show) watch(ctx context.Context, n int, run client.WorkflowRun) {
 			return
 		case <-look.C:
 		}
-		d, err := s.client.DescribeWorkflowExecution(ctx, run.GetID(), run.GetRunID())
+		d, err := s.client.DescribeWorkflow(ctx, run.GetID(), run.GetRunID())
 		if err != nil {
 			continue
 		}
-		for _, p := range d.GetPendingActivities() {
+		for _, p := range d.RawResponse.GetPendingActivities() {
 			if p.GetAttempt() <= attempt {
 				continue
 			}

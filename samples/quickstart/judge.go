@@ -101,14 +101,14 @@ func (s *show) draw(context.Context) error {
 		Subtitle: fmt.Sprintf("A real run: %d invoices, %s is frozen before it pays number %d, Temporal gives it up after %s without a heartbeat.",
 			s.batch.Invoices, s.victim, freezeAt, s.heartbeat),
 	}
-	if err := os.MkdirAll(s.folder, 0o750); err != nil {
+	if err := os.MkdirAll(s.folder, 0o755); err != nil {
 		return err
 	}
 	path := filepath.Join(s.folder, name)
-	if err := os.WriteFile(path+".svg", []byte(p.SVG()), 0o600); err != nil {
+	if err := os.WriteFile(path+".svg", []byte(p.SVG()), 0o644); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path+".html", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(path+".html", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}

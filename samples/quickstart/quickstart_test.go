@@ -64,11 +64,11 @@ func one(t *testing.T, folder, pattern string) string {
 func wellFormed(t *testing.T, text string) {
 	t.Helper()
 	for d := xml.NewDecoder(bytes.NewBufferString(text)); ; {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
 			return
-		} else {
-			require.NoError(t, err)
 		}
+		require.NoError(t, err)
 	}
 }
 

@@ -28,18 +28,14 @@ const (
 )
 
 func (v voice) paint(code, text string) string {
-	if !v.colour {
+	if !v.colour || code == "" {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
 func (v voice) line(code, format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	if code != "" {
-		text = v.paint(code, text)
-	}
-	fmt.Fprintln(v.out, text)
+	fmt.Fprintln(v.out, v.paint(code, fmt.Sprintf(format, args...)))
 }
 
 // chapter begins a part of the story.

@@ -71,10 +71,11 @@ func runShow(ctx context.Context, c config) error {
 		return err
 	}
 	late.Stop()
+	verdict := s.judge()
 	if c.keep {
 		s.waitForKey(ctx)
 	}
-	return s.judge()
+	return verdict
 }
 
 // play runs the story from beginning to end.

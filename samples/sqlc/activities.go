@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/fencekit/fencekit-go/interceptor"
-	"github.com/fencekit/fencekit-go/pgx"
+	pgxfence "github.com/fencekit/fencekit-go/pgx"
 	"github.com/fencekit/fencekit-go/samples/sqlc/bankdb"
 )
 

@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/fencekit/fencekit-go/interceptor"
-	"github.com/fencekit/fencekit-go/pgx"
+	pgxfence "github.com/fencekit/fencekit-go/pgx"
 	"github.com/fencekit/fencekit-go/primitives"
 	"github.com/fencekit/fencekit-go/primitives/fence"
 	"github.com/fencekit/fencekit-go/samples/internal/stack"
