@@ -16,10 +16,18 @@ import (
 )
 
 func main() {
-	rounds := flag.Int("rounds", 100, "rounds of the sequential table")
+	rounds := flag.Int("rounds", 100, "rounds of the sequential table and of the activities")
 	rtt := flag.Duration("rtt", 0, "time that a network would add to each round trip")
+	temporal := flag.Bool("temporal", false, "measure activities on a Temporal server instead")
 	flag.Parse()
-	if err := run(context.Background(), *rounds, *rtt); err != nil {
+	ctx := context.Background()
+	err := error(nil)
+	if *temporal {
+		err = temporalTable(ctx, *rounds)
+	} else {
+		err = run(ctx, *rounds, *rtt)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

@@ -111,8 +111,10 @@ func (s *server) sent(ctx context.Context) (n int, err error) {
 }
 
 // cpu is the processor time that the server has used.
-func (s *server) cpu(ctx context.Context) (time.Duration, error) {
-	text, err := s.rdb.Info(ctx, "cpu").Result()
+func (s *server) cpu(ctx context.Context) (time.Duration, error) { return redisCPU(ctx, s.rdb) }
+
+func redisCPU(ctx context.Context, rdb *redis.Client) (time.Duration, error) {
+	text, err := rdb.Info(ctx, "cpu").Result()
 	if err != nil {
 		return 0, err
 	}

@@ -2,7 +2,6 @@ package interceptor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -59,6 +58,8 @@ func (c *call) run(ctx context.Context, in *sdk.ExecuteActivityInput, next execu
 		return nil, b.err
 	case err != nil && b.returned:
 		return nil, c.notStored(op.Key, err)
+	case err != nil && canceled(ctx, err):
+		return nil, context.Cause(ctx) // as which Temporal must know it
 	case err != nil:
 		return nil, c.refused(op.Key, err)
 	case b.returned:
@@ -109,14 +110,18 @@ func (c *call) replay(key primitives.Key, memo []byte) (any, error) {
 }
 
 // fromLedger asks the database that the body writes to.
-func (c *call) fromLedger(ctx context.Context, op primitives.Op) (any, bool, error) {
+func (c *call) fromLedger(ctx context.Context, op primitives.Op) (result any, found bool, err error) {
 	if c.plan.Ledger == nil {
 		return nil, false, nil
 	}
-	result, found, err := c.plan.Ledger(ctx, op.Key.String())
-	if found && err == nil {
-		c.plan.observer.Observe(ctx, primitives.Event{Kind: primitives.EventBegan, Outcome: primitives.Replayed,
-			Name: op.Name, Key: op.Key, Wait: time.Since(c.begun)})
+	result, found, err = c.plan.Ledger(ctx, op.Key.String())
+	event := primitives.Event{Kind: primitives.EventBegan, Outcome: primitives.Replayed,
+		Name: op.Name, Key: op.Key, Wait: time.Since(c.begun)}
+	if err != nil {
+		event.Kind, event.Outcome, event.Err = primitives.EventRefused, "", err
+	}
+	if found || err != nil {
+		c.plan.observer.Observe(ctx, event)
 	}
 	return result, found, err
 }
@@ -135,10 +140,11 @@ func judge(ctx context.Context, err error) primitives.Verdict {
 	return primitives.Abort
 }
 
-// final reports whether Temporal would not retry after err.
+// final reports whether Temporal would not retry after err. What is below the top does
+// not count: the server retries an error that wraps one of these.
 func (c *call) final(err error) bool {
-	var a *temporal.ApplicationError
-	if !errors.As(err, &a) {
+	a, ok := err.(*temporal.ApplicationError) //nolint:errorlint // see above
+	if !ok {
 		return false
 	}
 	if a.NonRetryable() {

@@ -57,7 +57,7 @@ func (c *converters) find(o *client.Options) error {
 // same compares two converters by identity.
 func same(a, b any) bool {
 	t := reflect.TypeOf(a)
-	return t == reflect.TypeOf(b) && (t == nil || t.Comparable() && a == b)
+	return t == reflect.TypeOf(b) && (t == nil || reflect.ValueOf(a).Comparable() && a == b)
 }
 
 func (c *converters) get() (data converter.DataConverter, failure converter.FailureConverter) {
@@ -76,7 +76,7 @@ func (c *converters) get() (data converter.DataConverter, failure converter.Fail
 		data = converter.GetDefaultDataConverter()
 	}
 	if failure == nil {
-		failure = temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{DataConverter: data})
+		failure = temporal.GetDefaultFailureConverter() // as the SDK does, whatever data is
 	}
 	return data, failure
 }
@@ -85,8 +85,11 @@ func (c *converters) get() (data converter.DataConverter, failure converter.Fail
 type codec struct {
 	data    converter.DataConverter
 	failure converter.FailureConverter
-	plain   converter.DataConverter // data before it was bound to this activity
 	context converter.ActivitySerializationContext
+
+	// Both before they were bound to this activity.
+	plain        converter.DataConverter
+	plainFailure converter.FailureConverter
 }
 
 // bind binds the converters to an activity as the SDK does.
@@ -105,7 +108,7 @@ func bound(data converter.DataConverter, failure converter.FailureConverter, sc 
 	return codec{
 		data:    converter.WithDataConverterSerializationContext(data, sc),
 		failure: converter.WithFailureConverterSerializationContext(failure, sc),
-		plain:   data, context: sc,
+		plain:   data, plainFailure: failure, context: sc,
 	}
 }
 
@@ -149,8 +152,13 @@ func (c codec) decode(memo []byte) (*commonpb.Payloads, error) {
 	return c.rebind(payloads, *from)
 }
 
+// of is the data converter bound to another activity.
+func (c codec) of(from converter.ActivitySerializationContext) converter.DataConverter {
+	return converter.WithDataConverterSerializationContext(c.plain, from)
+}
+
 func (c codec) rebind(payloads *commonpb.Payloads, from converter.ActivitySerializationContext) (*commonpb.Payloads, error) {
-	theirs := converter.WithDataConverterSerializationContext(c.plain, from)
+	theirs := c.of(from)
 	values := make([]converter.RawValue, len(payloads.GetPayloads()))
 	into, again := make([]any, len(values)), make([]any, len(values))
 	for i := range values {
@@ -165,36 +173,49 @@ func (c codec) rebind(payloads *commonpb.Payloads, from converter.ActivitySerial
 	return c.data.ToPayloads(again...)
 }
 
-// encodeFailure is the memo of a failure. A failure that cannot be written is not
-// memoised.
+// encodeFailure is the memo of a failure, as one value for the data converter: the SDK
+// leaves texts, and by default details too, as they are, which is no reason to have
+// them in Redis. A failure that cannot be written is not memoised.
 func (c codec) encodeFailure(err error) (memo []byte, ok bool) {
 	defer func() {
 		if recover() != nil { // the SDK's converter panics at details that it cannot encode
 			ok = false
 		}
 	}()
-	data, failure := proto.Marshal(c.failure.ErrorToFailure(err))
+	text, failure := proto.Marshal(c.failure.ErrorToFailure(err))
 	if failure != nil {
 		return nil, false
 	}
-	memo, failure = c.memo(memoFailure, []*commonpb.Payload{{Data: data}})
+	payloads, failure := c.data.ToPayloads(text)
+	if failure != nil {
+		return nil, false
+	}
+	memo, failure = c.memo(memoFailure, payloads.GetPayloads())
 	return memo, failure == nil
 }
 
 // decodeFailure is the error that was memoised.
-func (c codec) decodeFailure(memo []byte) (error, error) { //nolint:revive // an error is the result
+func (c codec) decodeFailure(memo []byte) (before, err error) {
 	kind, from, payloads, err := parseMemo(memo)
 	if err != nil {
 		return nil, err
 	}
-	if kind != memoFailure || len(payloads.GetPayloads()) != 1 {
+	if kind != memoFailure {
 		return nil, fmt.Errorf("it is a %s", kind)
 	}
-	var f failurepb.Failure
-	if err := proto.Unmarshal(payloads.Payloads[0].GetData(), &f); err != nil {
+	data, foreign := c.data, from != nil && *from != c.context
+	if foreign {
+		data = c.of(*from)
+	}
+	var text []byte
+	if err := data.FromPayloads(payloads, &text); err != nil {
 		return nil, err
 	}
-	if from != nil && *from != c.context {
+	var f failurepb.Failure
+	if err := proto.Unmarshal(text, &f); err != nil {
+		return nil, err
+	}
+	if foreign && !same(c.plainFailure, c.failure) {
 		if err := c.rebindFailure(&f, *from); err != nil {
 			return nil, err
 		}
@@ -212,13 +233,27 @@ func (c codec) rebindFailure(f *failurepb.Failure, from converter.ActivitySerial
 			}
 			f.EncodedAttributes = again.GetPayloads()[0]
 		}
-		if info := f.GetApplicationFailureInfo(); info.GetDetails() != nil {
-			again, err := c.rebind(info.GetDetails(), from)
+		for _, details := range detailsOf(f) {
+			again, err := c.rebind(*details, from)
 			if err != nil {
 				return err
 			}
-			info.Details = again
+			*details = again
 		}
 	}
 	return nil
+}
+
+// detailsOf are the payloads that an error of a body can hold.
+func detailsOf(f *failurepb.Failure) (found []**commonpb.Payloads) {
+	if info := f.GetApplicationFailureInfo(); info.GetDetails() != nil {
+		found = append(found, &info.Details)
+	}
+	if info := f.GetCanceledFailureInfo(); info.GetDetails() != nil {
+		found = append(found, &info.Details)
+	}
+	if info := f.GetTimeoutFailureInfo(); info.GetLastHeartbeatDetails() != nil {
+		found = append(found, &info.LastHeartbeatDetails)
+	}
+	return found
 }

@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"go.uber.org/goleak"
 
 	"github.com/fencekit/fencekit-go/interceptor"
 	"github.com/fencekit/fencekit-go/internal/devstack"
@@ -56,7 +57,22 @@ func TestMain(m *testing.M) {
 	for _, stop := range stops.all {
 		_ = stop()
 	}
+	if err := leaked(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, "goroutines are left when all tests are over:", err)
+		code = 1
+	}
 	os.Exit(code)
+}
+
+// leaked finds goroutines that outlive the tests. What waits for go-redis to give up
+// on a server that hangs ends by itself, but late.
+func leaked() (err error) {
+	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); {
+		if err = goleak.Find(); err == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 // env is one test's own task queue, Redis prefix and interceptor options, on the shared
@@ -138,7 +154,7 @@ func runOne(ctx workflow.Context, p plan) (any, error) {
 	}
 	ctx = workflow.WithActivityOptions(ctx, o)
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
-		StartToCloseTimeout: o.StartToCloseTimeout, RetryPolicy: o.RetryPolicy})
+		StartToCloseTimeout: o.StartToCloseTimeout, ScheduleToCloseTimeout: o.ScheduleToCloseTimeout, RetryPolicy: o.RetryPolicy})
 	if p.Key != "" {
 		var err error
 		if ctx, err = interceptor.WithKey(ctx, p.Key); err != nil {

@@ -61,16 +61,19 @@ type workflowInbound struct {
 	sdk.WorkflowInboundInterceptorBase
 }
 
+// Init implements the SDK's WorkflowInboundInterceptor.
 func (w *workflowInbound) Init(out sdk.WorkflowOutboundInterceptor) error {
 	o := &workflowOutbound{}
 	o.Next = out
 	return w.Next.Init(o)
 }
 
+// ExecuteWorkflow implements the SDK's WorkflowInboundInterceptor.
 func (w *workflowInbound) ExecuteWorkflow(ctx workflow.Context, in *sdk.ExecuteWorkflowInput) (any, error) {
 	return w.Next.ExecuteWorkflow(workflow.WithValue(ctx, interceptedKey{}, true), in)
 }
 
+// ExecuteUpdate implements the SDK's WorkflowInboundInterceptor.
 func (w *workflowInbound) ExecuteUpdate(ctx workflow.Context, in *sdk.UpdateInput) (any, error) {
 	return w.Next.ExecuteUpdate(workflow.WithValue(ctx, interceptedKey{}, true), in)
 }
@@ -80,11 +83,13 @@ type workflowOutbound struct {
 	sdk.WorkflowOutboundInterceptorBase
 }
 
+// ExecuteActivity implements the SDK's WorkflowOutboundInterceptor.
 func (w *workflowOutbound) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
 	writeHeader(ctx)
 	return w.Next.ExecuteActivity(ctx, name, args...)
 }
 
+// ExecuteLocalActivity implements the SDK's WorkflowOutboundInterceptor.
 func (w *workflowOutbound) ExecuteLocalActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
 	writeHeader(ctx)
 	return w.Next.ExecuteLocalActivity(ctx, name, args...)

@@ -30,7 +30,7 @@ type memoKind string
 const (
 	memoVoid    memoKind = "void"    // the activity returns nothing but an error
 	memoResult  memoKind = "result"  // the payloads of its result
-	memoFailure memoKind = "failure" // one payload: a temporal.api.failure.v1.Failure message
+	memoFailure memoKind = "failure" // a temporal.api.failure.v1.Failure message, as bytes
 )
 
 // memo writes one. What its payloads are bound to stands in the head, if the converter
@@ -54,7 +54,7 @@ func (c codec) memo(kind memoKind, payloads []*commonpb.Payload) ([]byte, error)
 }
 
 // binds reports whether payloads can be read for this activity alone.
-func (c codec) binds() bool { return !same(c.plain, c.data) }
+func (c codec) binds() bool { return !same(c.plain, c.data) || !same(c.plainFailure, c.failure) }
 
 // parseMemo is the inverse of memo. A memo that is bound to nothing has no context.
 func parseMemo(memo []byte) (kind memoKind, from *converter.ActivitySerializationContext, payloads *commonpb.Payloads, err error) {

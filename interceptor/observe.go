@@ -8,13 +8,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/fencekit/fencekit-go/primitives"
 	"github.com/fencekit/fencekit-go/primitives/fence"
 )
 
-// The metrics, through the SDK's handler, whose own tags include the activity type.
-// The only tag that is added is the outcome.
+// The metrics, through the SDK's handler, which adds tags of its own. Ours are the
+// activity type and, where it says so, the outcome.
 const (
 	MetricCalls           = "fencekit_calls"             // counter; tag outcome: how a call began, or why it did not
 	MetricEnds            = "fencekit_ends"              // counter; tag outcome: how a body that ran ended
@@ -27,7 +28,10 @@ const (
 	MetricTokenRegressed  = "fencekit_token_regressed"   // counter: a store had seen a higher token than the newest
 )
 
-const tagOutcome = "outcome"
+const (
+	tagActivity = "activity_type" // the SDK's name for it, which it leaves out for local ones
+	tagOutcome  = "outcome"
+)
 
 // observer turns what a guard tells into metrics, span attributes and log lines.
 type observer struct {
@@ -48,7 +52,10 @@ func (o observer) Observe(ctx context.Context, e primitives.Event) {
 // returned is told what the body itself returned.
 func (o observer) returned(ctx context.Context, err error) {
 	if errors.Is(err, fence.ErrStale) {
-		safely(func() { activity.GetMetricsHandler(ctx).Counter(MetricStaleWrites).Inc(1) })
+		safely(func() {
+			tags := map[string]string{tagActivity: activity.GetInfo(ctx).ActivityType.Name}
+			activity.GetMetricsHandler(ctx).WithTags(tags).Counter(MetricStaleWrites).Inc(1)
+		})
 	}
 }
 
@@ -59,7 +66,7 @@ func safely(fn func()) {
 }
 
 func count(ctx context.Context, e primitives.Event) {
-	metrics := activity.GetMetricsHandler(ctx)
+	metrics := activity.GetMetricsHandler(ctx).WithTags(map[string]string{tagActivity: e.Name})
 	by := func(name, outcome string) client.MetricsCounter {
 		return metrics.WithTags(map[string]string{tagOutcome: outcome}).Counter(name)
 	}
@@ -91,6 +98,9 @@ func count(ctx context.Context, e primitives.Event) {
 func beginning(e primitives.Event) string {
 	if e.Kind != primitives.EventRefused {
 		return string(e.Outcome)
+	}
+	if temporal.IsCanceledError(e.Err) { // also while it waited for somebody
+		return "canceled"
 	}
 	for _, c := range []struct {
 		is   error

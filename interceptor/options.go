@@ -39,7 +39,8 @@ type Options struct {
 
 	// FailureConverter is the same for failures, which are stored under
 	// Policy.MemoiseFailures only. Default: as for DataConverter; else the SDK's
-	// default with the DataConverter.
+	// default, which shows texts and details in history even if DataConverter
+	// encrypts. What is stored in Redis goes through DataConverter as a whole.
 	FailureConverter converter.FailureConverter
 
 	// Identity names this worker to people, in errors and logs of others. At most 128
@@ -188,6 +189,8 @@ func (g Guard) blame(i int, err error) error {
 	name := fmt.Sprintf("Guards[%d]", i)
 	if n, nameErr := activityName(g.activity); nameErr == nil {
 		name = fmt.Sprintf("Guards[%d] (%s)", i, n)
+	} else if g.dynamic {
+		name = fmt.Sprintf("Guards[%d] (dynamic)", i)
 	}
 	var o *primitives.OptionError
 	if !errors.As(err, &o) {

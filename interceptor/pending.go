@@ -99,3 +99,12 @@ func (k *Interceptor) settle(ctx context.Context, claim *primitives.Claim, p pen
 	}
 	return claim.Complete(ctx, memo)
 }
+
+// Memo encodes a result of an activity as a memo, for primitives.Store.Resolve: the way
+// out of [TypeOutcomeUnknown] for an effect that an operator knows to have happened. A
+// nil result is that of an activity that returns only an error.
+func (k *Interceptor) Memo(activity string, result any) ([]byte, error) {
+	data, failure := k.converters.get()
+	_, memo, err := bound(data, failure, converter.ActivitySerializationContext{ActivityType: activity}).encode(result)
+	return memo, err
+}

@@ -50,7 +50,7 @@ type roll struct {
 
 	mu      sync.Mutex
 	logger  sdklog.Logger
-	workers map[string]map[string]bool // names by worker
+	workers map[string]map[string]bool // names by the worker's instance key
 }
 
 func (r *roll) setLogger(l sdklog.Logger) {
@@ -71,21 +71,21 @@ func (r *roll) configure(_ context.Context, o worker.PluginConfigureWorkerOption
 	return nil
 }
 
-func (r *roll) note(worker string, names ...string) {
+func (r *roll) note(key string, names ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.workers[worker] == nil {
-		r.workers[worker] = map[string]bool{}
+	if r.workers[key] == nil {
+		r.workers[key] = map[string]bool{}
 	}
 	for _, name := range names {
-		r.workers[worker][name] = true
+		r.workers[key][name] = true
 	}
 }
 
 // call says which guards of the kit guard nothing on a worker that starts.
-func (r *roll) call(worker string) {
+func (r *roll) call(key string) {
 	r.mu.Lock()
-	names, logger := r.workers[worker], r.logger
+	names, logger := r.workers[key], r.logger
 	r.mu.Unlock()
 	if len(names) == 0 || logger == nil { // it runs workflows only
 		return
@@ -105,10 +105,10 @@ func (r *roll) call(worker string) {
 	}
 }
 
-func (r *roll) drop(worker string) {
+func (r *roll) drop(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.workers, worker)
+	delete(r.workers, key)
 }
 
 // namesOf are the names under which the SDK registers a function, or the methods of a

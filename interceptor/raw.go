@@ -48,30 +48,28 @@ func payloadsOf(arg any) (keys []any, ok bool, err error) {
 	return nil, false, nil
 }
 
-// tooMany is how the SDK says that there are no more values. It exports no error for
-// it, and any other one must not pass for the end: calls that differ behind it would
-// share a key.
-const tooMany = "too many arguments"
-
-// encodedValues decodes no further than to payloads. How many there are is only told
-// by asking for one too many.
-func encodedValues(v converter.EncodedValues) (keys []any, err error) {
+// encodedValues decodes no further than to payloads. How many there are only the
+// SDK's own type tells: Get leaves what it has nothing for as it is, and a call that
+// shows fewer than it has would share its key with others.
+func encodedValues(v converter.EncodedValues) ([]any, error) {
 	if !v.HasValues() {
 		return nil, nil
 	}
-	for n := 1; ; n++ {
-		values := make([]converter.RawValue, n)
-		into := make([]any, n)
-		for i := range values {
-			into[i] = &values[i]
-		}
-		switch err := v.Get(into...); {
-		case err == nil:
-			keys = append(keys, keyOfPayload(values[n-1].Payload()))
-		case n > 1 && err.Error() == tooMany:
-			return keys, nil
-		default:
+	counted, ok := v.(interface{ Payloads() *commonpb.Payloads })
+	if !ok {
+		return nil, errors.New("the values of the dynamic activity do not tell how many they are")
+	}
+	values := make([]converter.RawValue, len(counted.Payloads().GetPayloads()))
+	into, keys := make([]any, len(values)), make([]any, len(values))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	err := v.Get(into...)
+	for i := range values {
+		if err != nil || values[i].Payload() == nil {
 			return nil, errors.New("the data converter cannot give the payloads of a dynamic activity as raw values")
 		}
+		keys[i] = keyOfPayload(values[i].Payload())
 	}
+	return keys, nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,7 +25,7 @@ const (
 )
 
 func playChild() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	pool, err := pgxpool.New(ctx, os.Getenv(childURL))
 	if err != nil {
@@ -118,13 +117,4 @@ func childCounts(add counter) func(context.Context, *pgxpool.Pool) error {
 			}
 		}
 	}
-}
-
-// said waits for a line of a child's.
-func said(lines *bufio.Reader, want string) error {
-	line, err := lines.ReadString('\n')
-	if got := strings.TrimSpace(line); err != nil || got != want {
-		return fmt.Errorf("the child said %q (%w) and not %q", got, err, want)
-	}
-	return nil
 }

@@ -253,7 +253,7 @@ func TestTerminatedWhileIdle(t *testing.T) {
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	proxy, pool := b.proxied(func(c *pgxpool.Config) { c.ConnConfig.ConnectTimeout = time.Second })
+	proxy, pool := b.proxied(func(c *pgxpool.Config) { c.ConnConfig.ConnectTimeout = 30 * time.Second })
 	require.NoError(t, proxy.Refuse())
 	require.ErrorIs(t, accounts.Update(b.at(5), pool, set(1, 5)), pgxfence.ErrUnavailable)
 	err := pgxfence.InTx(b.at(5), pool, func(pgx.Tx) error { return nil })

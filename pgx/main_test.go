@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 func withServer(run func() int) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	server, err = devstack.StartPostgres(ctx, devstack.PostgresConfig{})
 	if errors.Is(err, devstack.ErrNoPostgres) && !devstack.RequireReal() {
@@ -205,7 +205,7 @@ func requireStale(t testing.TB, err error, token, current int64) {
 // eventually is for what the server does in its own time.
 func eventually(t testing.TB, condition func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, condition, 30*time.Second, 2*time.Millisecond, what)
+	require.Eventually(t, condition, time.Minute, 2*time.Millisecond, what)
 }
 
 // waiting returns when n sessions of the database wait for a lock.

@@ -183,7 +183,7 @@ func TestInTxInsideATransaction(t *testing.T) {
 func TestInTxIdleTimeout(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	err := pgxfence.InTxOptions(b.at(5), b.pool, pgxfence.TxOptions{IdleTimeout: 500 * time.Millisecond}, func(tx pgx.Tx) error {
+	err := pgxfence.InTxOptions(b.at(5), b.pool, pgxfence.TxOptions{IdleTimeout: 3 * time.Second}, func(tx pgx.Tx) error {
 		require.NoError(t, addOne(b.ctx)(tx))
 		require.NoError(t, pgxfence.Seal(b.at(6), b.pool), "it waits until the server has ended us")
 		return nil

@@ -34,7 +34,7 @@ func (c without) EvalSha(ctx context.Context, sha string, keys []string, args ..
 // broken is a guard for which some scripts fail.
 func (e *env) broken(opts GuardOptions, scripts ...*script) *Guard {
 	e.Helper()
-	store, err := New(without{e.store.client, scripts}, Options{Prefix: e.store.opts.Prefix})
+	store, err := New(without{e.store.client, scripts}, e.store.opts)
 	require.NoError(e, err)
 	g, err := NewGuard(store, opts)
 	require.NoError(e, err)

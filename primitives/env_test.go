@@ -56,7 +56,7 @@ func behaviour(t *testing.T, test func(e *env)) {
 			t.Parallel()
 			e := newEnv(t, b.client(t), b.real)
 			if b.user != nil {
-				e.store = e.storeOn(b.user(t), Options{Prefix: e.store.opts.Prefix})
+				e.store = e.storeOn(b.user(t), e.store.opts)
 			}
 			test(e)
 		})
@@ -77,10 +77,14 @@ func timed(t *testing.T, test func(e *env)) {
 
 var prefixes atomic.Int64
 
+// patience is the budget of what a test does not expect to fail: a machine may stall for
+// seconds. It is far less than the leases that a call would wait for in vain.
+const patience = 30 * time.Second
+
 func newEnv(t *testing.T, rdb redis.UniversalClient, realServer bool) *env {
 	t.Helper()
 	prefix := fmt.Sprintf("t%d-%d", os.Getpid(), prefixes.Add(1))
-	store, err := New(rdb, Options{Prefix: prefix})
+	store, err := New(rdb, Options{Prefix: prefix, Timeout: patience})
 	require.NoError(t, err)
 	return &env{T: t, store: store, rdb: rdb, real: realServer}
 }
@@ -109,10 +113,15 @@ func startCluster(ctx context.Context) (*devstack.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c, tolerate(ctx, c, time.Minute)
+}
+
+// tolerate is for how long nodes of c may be silent without being replaced.
+func tolerate(ctx context.Context, c *devstack.Cluster, silence time.Duration) (err error) {
 	for _, node := range c.Nodes() {
-		err = errors.Join(err, node.Config(ctx, "cluster-node-timeout", "60000"))
+		err = errors.Join(err, node.Config(ctx, "cluster-node-timeout", fmt.Sprint(silence.Milliseconds())))
 	}
-	return c, err
+	return err
 }
 
 // stops end the shared servers that were started.
@@ -164,20 +173,21 @@ func redisAddr(t testing.TB) string {
 
 func onSentinel(t testing.TB) redis.UniversalClient {
 	t.Helper()
-	rdb := started(t, sharedSentinel).Client(func(o *redis.FailoverOptions) { o.ContextTimeoutEnabled = true })
+	rdb := started(t, sharedSentinel).Client(func(o *redis.FailoverOptions) { o.ContextTimeoutEnabled, o.ReadTimeout = true, patience })
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
 
 func onCluster(t testing.TB) redis.UniversalClient {
 	t.Helper()
-	rdb := started(t, sharedCluster).Client(func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled = true })
+	rdb := started(t, sharedCluster).Client(func(o *redis.ClusterOptions) { o.ContextTimeoutEnabled, o.ReadTimeout = true, patience })
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
 
+// clientOptions are for a client that repeats nothing because the machine has stalled.
 func clientOptions(addr string, edit func(*redis.Options)) *redis.Options {
-	o := &redis.Options{Addr: addr, ContextTimeoutEnabled: true}
+	o := &redis.Options{Addr: addr, ContextTimeoutEnabled: true, ReadTimeout: patience}
 	if edit != nil {
 		edit(o)
 	}
@@ -251,7 +261,12 @@ func (e *env) storeOn(client Client, opts Options) *Store {
 }
 
 // other is a store of another process on the same Redis and prefix.
-func (e *env) other() *Store { return e.storeOn(e.store.client, e.store.opts) }
+func (e *env) other() *Store {
+	e.Helper()
+	s := e.storeOn(e.store.client, e.store.opts)
+	s.scripts = e.store.scripts
+	return s
+}
 
 // nodes are the primaries.
 func (e *env) nodes() (all []*redis.Client) {
@@ -303,7 +318,7 @@ func (c *counted) body(context.Context) ([]byte, error) {
 // eventually waits for something that no signal announces.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, 20*time.Second, 2*time.Millisecond, what)
+	require.Eventually(t, ok, 2*patience, 2*time.Millisecond, what)
 }
 
 var errStop = errors.New("stop")

@@ -17,7 +17,7 @@ import (
 func open() (store *primitives.Store, done func()) {
 	server := must(miniredis.Run())
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
-	store = must(primitives.New(client, primitives.Options{Prefix: "shop"}))
+	store = must(primitives.New(client, primitives.Options{Prefix: "shop", Timeout: time.Minute}))
 	return store, func() { _ = client.Close(); server.Close() }
 }
 

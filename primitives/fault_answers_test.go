@@ -71,7 +71,7 @@ func TestAServerInTroubleIsUnavailable(t *testing.T) {
 		r := newRig(t, edit, Options{Timeout: 50 * time.Millisecond})
 		r.proxy.Add(devstack.Rule{Match: running(), Fault: devstack.ForgeReply(reply)})
 		body := &counted{}
-		within(t, 5*time.Second, func() {
+		within(t, 15*time.Second, func() {
 			_, err := r.farGuard(GuardOptions{Wait: time.Hour}).Do(r.ctx(), r.op(), body.body)
 			require.ErrorIs(t, err, ErrUnavailable)
 			require.NotErrorIs(t, err, ErrBusy)
@@ -107,7 +107,7 @@ func TestTroubleDuringRenewalsEndsTheBodyAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, Options{})
 	r.proxy.Add(devstack.Rule{Match: running(r.far.scripts.renew), Fault: devstack.ForgeReply(devstack.ErrorReply(troubles[0]))})
-	lease, err := r.far.TryAcquire(r.ctx(), "account", LeaseOptions{TTL: 2 * time.Second})
+	lease, err := r.far.TryAcquire(r.ctx(), "account", LeaseOptions{TTL: 4 * time.Second})
 	require.NoError(t, err)
 	held, stop := lease.Keep(r.ctx())
 	defer stop()

@@ -26,7 +26,7 @@ var publicCalls = []publicCall{
 	}},
 	{"acquire in line", acquireInLine},
 	{"try acquire, extend, release", func(r *rig) {
-		lease, err := r.far.TryAcquire(r.ctx(), "account", LeaseOptions{TTL: time.Minute})
+		lease, err := r.far.TryAcquire(r.ctx(), "account", LeaseOptions{TTL: time.Hour})
 		require.NoError(r, err)
 		require.NoError(r, lease.Extend(r.ctx(), time.Hour))
 		r.held(lease.Token())
@@ -69,7 +69,7 @@ var publicCalls = []publicCall{
 	}},
 	{"do that is suspended", func(r *rig) {
 		op := r.op()
-		_, err := r.farGuard(GuardOptions{LeaseTTL: time.Minute, Judge: func(context.Context, error) Verdict { return Suspend(time.Hour) }}).
+		_, err := r.farGuard(GuardOptions{LeaseTTL: time.Hour, Judge: func(context.Context, error) Verdict { return Suspend(time.Hour) }}).
 			Do(r.ctx(), op, func(context.Context) ([]byte, error) { return nil, errBody })
 		require.Same(r, errBody, err)
 		record := r.status(op)

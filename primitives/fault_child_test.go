@@ -8,15 +8,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fencekit/fencekit-go/internal/devstack"
 	"github.com/fencekit/fencekit-go/primitives/fence"
 )
 
@@ -155,10 +154,8 @@ func runCallers(o order, s *Store, in *bufio.Scanner, out *json.Encoder) error {
 
 // child is a running child process.
 type child struct {
-	*exec.Cmd
-	t   *testing.T
-	in  io.WriteCloser
-	out *json.Decoder
+	*devstack.Child
+	e *env
 }
 
 // spawn starts a child on the shared server, under the prefix of e.
@@ -169,38 +166,20 @@ func (e *env) spawn(o order) *child {
 	o.Addr, o.Prefix = server.Addr(), e.store.opts.Prefix
 	text, err := json.Marshal(o)
 	require.NoError(e, err)
-	c := &child{Cmd: exec.Command(os.Args[0]), t: e.T}
-	c.Env = append(os.Environ(), childEnv+"="+string(text))
-	c.Stderr = os.Stderr
-	c.in, err = c.StdinPipe()
-	require.NoError(e, err)
-	out, err := c.StdoutPipe()
-	require.NoError(e, err)
-	c.out = json.NewDecoder(out)
-	require.NoError(e, c.Start())
-	e.Cleanup(func() {
-		_ = c.Process.Kill()
-		_ = c.Wait()
-	})
-	return c
+	return &child{e: e, Child: devstack.ChildForTest(e, devstack.ChildConfig{Env: []string{childEnv + "=" + string(text)}})}
 }
 
 // next is the next report of the child.
 func (c *child) next() (r report) {
-	c.t.Helper()
-	require.NoError(c.t, c.out.Decode(&r))
+	c.e.Helper()
+	line, err := c.Line(c.e.ctx())
+	require.NoError(c.e, err)
+	require.NoError(c.e, json.Unmarshal([]byte(line), &r))
 	return r
 }
 
 // proceed gives the child its word.
 func (c *child) proceed() {
-	c.t.Helper()
-	_, err := io.WriteString(c.in, "go\n")
-	require.NoError(c.t, err)
-}
-
-// signal sends a signal to the child.
-func (c *child) signal(s os.Signal) {
-	c.t.Helper()
-	require.NoError(c.t, c.Process.Signal(s))
+	c.e.Helper()
+	require.NoError(c.e, c.Say("go"))
 }

@@ -19,12 +19,13 @@ import (
 func clusterEnv(t *testing.T, edit func(*redis.ClusterOptions)) (*devstack.Cluster, *env) {
 	t.Helper()
 	c := devstack.ClusterForTest(t)
+	require.NoError(t, tolerate(t.Context(), c, time.Minute))
 	return c, newEnv(t, c.Client(func(o *redis.ClusterOptions) {
 		o.ContextTimeoutEnabled = true
 		if edit != nil {
 			edit(o)
 		}
-	}), true).patient()
+	}), true)
 }
 
 // slotOf is the slot of a resource's keys, and the primary that serves it.
@@ -115,7 +116,7 @@ func TestASlotThatMovesLosesNothing(t *testing.T) {
 	if away == home {
 		away = c.Nodes()[1]
 	}
-	g := e.guard(GuardOptions{LeaseTTL: 20 * time.Second, RenewEvery: 20 * time.Millisecond, Wait: patience})
+	g := e.guard(GuardOptions{LeaseTTL: 2 * time.Minute, RenewEvery: 20 * time.Millisecond, Wait: 4 * patience})
 	first, others := &counted{memo: "first"}, &counted{memo: "other"}
 	var work sync.WaitGroup
 	_, err := g.Do(e.ctx(), op, func(ctx context.Context) ([]byte, error) {
@@ -150,6 +151,7 @@ func TestASlotThatMovesLosesNothing(t *testing.T) {
 func TestAClusterFailoverUnderARunningBody(t *testing.T) {
 	t.Parallel()
 	c, e := clusterEnv(t, func(o *redis.ClusterOptions) { o.ReadTimeout = 500 * time.Millisecond })
+	require.NoError(t, tolerate(t.Context(), c, 3*time.Second)) // a stall is no failure yet
 	op := Op{Key: e.key(), Resource: "account"}
 	slot, primary := slotOf(e, c, op.Resource)
 	survives(e, op, func() {
@@ -164,7 +166,7 @@ func TestAClusterFailoverUnderARunningBody(t *testing.T) {
 // goes on under its lease, alone, to a memo.
 func survives(e *env, op Op, failover func()) {
 	e.Helper()
-	g := e.guard(GuardOptions{LeaseTTL: 30 * time.Second, RenewEvery: 100 * time.Millisecond})
+	g := e.guard(GuardOptions{LeaseTTL: 2 * time.Minute, RenewEvery: 100 * time.Millisecond})
 	body := &counted{memo: "m"}
 	rival := e.guard(GuardOptions{})
 	res, err := g.Do(e.ctx(), op, func(ctx context.Context) ([]byte, error) {
@@ -183,7 +185,7 @@ func survives(e *env, op Op, failover func()) {
 		}
 		eventually(e, "the lease is renewed on the new primary", func() bool {
 			info, err := e.store.Inspect(ctx, op.Resource)
-			return err == nil && info.Held && info.Remaining > 29*time.Second
+			return err == nil && info.Held && info.Remaining > 119*time.Second
 		})
 		return body.body(ctx)
 	})

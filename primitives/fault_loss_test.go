@@ -49,7 +49,7 @@ func TestTokensRiseAlthoughRedisForgets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, e := ownRedis(t, loss.conf...)
-			gate := realEnv(t).patient().gate() // the store that is not lost
+			gate := realEnv(t).gate() // the store that is not lost
 			var before fence.Token
 			for range 50 {
 				before = e.grant("account")
@@ -89,7 +89,7 @@ func TestAFlushUnderARunningBody(t *testing.T) {
 			t.Parallel()
 			_, e := ownRedis(t)
 			op := Op{Key: e.key(), Resource: "account"}
-			g := e.guard(GuardOptions{LeaseTTL: 20 * time.Second, RenewEvery: 50 * time.Millisecond})
+			g := e.guard(GuardOptions{LeaseTTL: 2 * time.Minute, RenewEvery: 50 * time.Millisecond})
 			_, err := g.Do(e.ctx(), op, func(ctx context.Context) ([]byte, error) {
 				require.NoError(t, e.rdb.FlushAll(ctx).Err())
 				<-ctx.Done()

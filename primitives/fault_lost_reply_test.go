@@ -90,11 +90,11 @@ func TestWhenEveryReplyIsLostNothingIsLeftBehind(t *testing.T) {
 		t.Run(client.name, func(t *testing.T) {
 			t.Parallel()
 			// A quarter of it is for giving back: enough on a loaded machine.
-			r := newRig(t, client.edit, Options{Timeout: 2 * time.Second})
+			r := newRig(t, client.edit, Options{Timeout: 10 * time.Second})
 			r.proxy.Add(devstack.Rule{Match: running(), Fault: devstack.DropReply()})
 			op := Op{Key: r.key(), Resource: "account"}
 			body := &counted{}
-			within(t, 15*time.Second, func() {
+			within(t, 40*time.Second, func() {
 				other := make(chan error, 1)
 				go func() {
 					_, err := r.far.TryAcquire(r.ctx(), "other", LeaseOptions{TTL: time.Hour})
@@ -123,7 +123,7 @@ func TestAMemoWhoseRepliesAreAllLostIsStored(t *testing.T) {
 	for _, client := range faultyClients {
 		t.Run(client.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, client.edit, Options{Timeout: 2 * time.Second})
+			r := newRig(t, client.edit, Options{Timeout: 5 * time.Second})
 			r.proxy.Add(devstack.Rule{Match: running(r.far.scripts.complete), Fault: devstack.DropReply()})
 			op, body := r.op(), &counted{memo: "paid"}
 			res, err := r.farGuard(GuardOptions{}).Do(r.ctx(), op, body.body)

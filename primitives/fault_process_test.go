@@ -4,7 +4,6 @@ package primitives
 
 import (
 	"context"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,14 +21,14 @@ func TestAFrozenWorkerIsFencedWhenItWakesUp(t *testing.T) {
 	for role, fenced := range map[string]bool{"fenced writer": true, "unfenced writer": false} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
-			e := realEnv(t).patient()
-			o := order{Role: role, Payload: newNonce(), Resource: "account", TTL: 500 * time.Millisecond}
+			e := realEnv(t)
+			o := order{Role: role, Payload: newNonce(), Resource: "account", TTL: 3 * time.Second}
 			op, err := o.op()
 			require.NoError(t, err)
 			zombie := e.spawn(o)
 			first := zombie.next()
 			require.Equal(t, Begun, first.Outcome)
-			zombie.signal(syscall.SIGSTOP)
+			require.NoError(t, zombie.Freeze())
 
 			res, err := e.guard(GuardOptions{Wait: patience}).Do(e.ctx(), op, func(ctx context.Context) ([]byte, error) {
 				token, err := fence.FromContext(ctx)
@@ -41,7 +40,7 @@ func TestAFrozenWorkerIsFencedWhenItWakesUp(t *testing.T) {
 			require.Greater(t, res.Token.Value, first.Token)
 
 			zombie.proceed()
-			zombie.signal(syscall.SIGCONT)
+			require.NoError(t, zombie.Thaw())
 			last := zombie.next()
 			require.True(t, last.Refused, "its complete: %q", last.Err)
 			memo, err := e.store.Result(e.ctx(), op)
@@ -63,14 +62,13 @@ func TestAFrozenWorkerIsFencedWhenItWakesUp(t *testing.T) {
 // end and reclaims the operation, without anybody's help (C05).
 func TestAKilledWorkerIsReclaimedWhenItsLeaseEnds(t *testing.T) {
 	t.Parallel()
-	e := realEnv(t).patient()
-	o := order{Role: "fenced writer", Payload: newNonce(), Resource: "account", TTL: time.Second, Execution: Execution{ID: "first", Attempt: 1}}
+	e := realEnv(t)
+	o := order{Role: "fenced writer", Payload: newNonce(), Resource: "account", TTL: 3 * time.Second, Execution: Execution{ID: "first", Attempt: 1}}
 	op, err := o.op()
 	require.NoError(t, err)
 	worker := e.spawn(o)
 	first := worker.next()
-	worker.signal(syscall.SIGKILL)
-	_ = worker.Wait()
+	require.NoError(t, worker.Kill())
 
 	op.Execution = Execution{ID: "another", Attempt: 7}
 	res, err := e.guard(GuardOptions{Wait: patience}).Do(e.ctx(), op, (&counted{}).body)
@@ -84,14 +82,13 @@ func TestAKilledWorkerIsReclaimedWhenItsLeaseEnds(t *testing.T) {
 // are busy until then.
 func TestAKilledWorkerIsReplacedAtOnceByTheNextAttempt(t *testing.T) {
 	t.Parallel()
-	e := realEnv(t).patient()
+	e := realEnv(t)
 	o := order{Role: "fenced writer", Payload: newNonce(), Resource: "account", TTL: time.Hour, Execution: Execution{ID: "one", Attempt: 1}}
 	op, err := o.op()
 	require.NoError(t, err)
 	worker := e.spawn(o)
 	first := worker.next()
-	worker.signal(syscall.SIGKILL)
-	_ = worker.Wait()
+	require.NoError(t, worker.Kill())
 
 	other := op
 	other.Execution.ID = "another"
@@ -108,7 +105,7 @@ func TestAKilledWorkerIsReplacedAtOnceByTheNextAttempt(t *testing.T) {
 // the same bytes (C11).
 func TestFiftyCallersInFiveProcessesRunItOnce(t *testing.T) {
 	t.Parallel()
-	e := realEnv(t).patient()
+	e := realEnv(t)
 	const processes, callers = 5, 10
 	o := order{Role: "callers", Payload: newNonce(), Resource: "account", TTL: 20 * time.Second, Callers: callers}
 	var all []*child

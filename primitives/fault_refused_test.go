@@ -42,7 +42,7 @@ func TestAServerThatRefusesWritesIsUnavailable(t *testing.T) {
 				started = true
 				refuse(t, server, e)
 				body := &counted{}
-				within(t, 10*time.Second, func() {
+				within(t, 20*time.Second, func() {
 					_, err := g.Do(e.ctx(), e.op(), body.body)
 					require.ErrorIs(t, err, ErrUnavailable)
 					require.NotErrorIs(t, err, ErrBusy)

@@ -24,18 +24,7 @@ type rig struct {
 	lossy bool // replies are lost at random
 }
 
-// patience is what no call of a rig may take, and far less than the leases that it
-// would wait for.
-const patience = 30 * time.Second
-
 func (r *rig) ctx() context.Context { return r.limit }
-
-// patient gives the store of e a budget that a loaded machine does not use up, for
-// tests in which it is not the point.
-func (e *env) patient() *env {
-	e.store.opts.Timeout = patience
-	return e
-}
 
 // faultyClients are the clients that a fault must not matter to.
 var faultyClients = []struct {
@@ -59,7 +48,7 @@ func newRigOn(t *testing.T, server *devstack.Redis, edit func(*redis.Options), o
 	t.Helper()
 	rdb := redis.NewClient(clientOptions(server.Addr(), nil))
 	t.Cleanup(func() { _ = rdb.Close() })
-	e := newEnv(t, rdb, server.Real()).patient()
+	e := newEnv(t, rdb, server.Real())
 	for _, s := range everyScript(t) {
 		require.NoError(t, rdb.ScriptLoad(e.ctx(), s.src).Err())
 	}
@@ -72,7 +61,7 @@ func newRigOn(t *testing.T, server *devstack.Redis, edit func(*redis.Options), o
 	t.Cleanup(func() { _ = link.Close() })
 	far, err := New(link, opts)
 	require.NoError(t, err)
-	limit, cancel := context.WithTimeout(t.Context(), patience)
+	limit, cancel := context.WithTimeout(t.Context(), 2*patience)
 	t.Cleanup(cancel)
 	return &rig{env: e, proxy: proxy, far: far, link: link, limit: limit}
 }

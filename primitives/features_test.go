@@ -155,7 +155,7 @@ func (u *user) operated() {
 }
 
 func (u *user) waited() {
-	guard := u.env.guard(GuardOptions{LeaseTTL: 20 * time.Second, Wait: time.Minute})
+	guard := u.env.guard(GuardOptions{LeaseTTL: 10 * time.Minute, Wait: 10 * time.Minute})
 	first := u.claim("record")
 	got := make(chan Start, 1)
 	go func() {
@@ -182,7 +182,7 @@ func (e *env) waiters(resource string) int {
 // hold takes a lease that the test needs.
 func (e *env) hold(resource string) *Lease {
 	e.Helper()
-	l, err := e.store.TryAcquire(e.ctx(), resource, LeaseOptions{Holder: "holder of " + resource})
+	l, err := e.store.TryAcquire(e.ctx(), resource, LeaseOptions{TTL: 10 * time.Minute, Holder: "holder of " + resource})
 	require.NoError(e, err)
 	return l
 }

@@ -324,7 +324,7 @@ func TestAbortedRunsAreNotTakeovers(t *testing.T) {
 
 func TestWaitEndsWithTheAnswerOrTheContext(t *testing.T) {
 	behaviour(t, func(e *env) {
-		g, op := e.guard(GuardOptions{Wait: time.Minute}), e.op()
+		g, op := e.guard(GuardOptions{Wait: 10 * time.Minute, LeaseTTL: 10 * time.Minute}), e.op()
 		c := e.claim(g, op)
 		answer := e.parked(g, op)
 		require.NoError(e, c.Complete(e.ctx(), []byte("m")))

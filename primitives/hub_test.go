@@ -31,7 +31,7 @@ func TestManyWaitersOfOneRecord(t *testing.T) {
 	}
 	var guards []*Guard
 	for _, s := range []*Store{e.store, e.other()} {
-		g, err := NewGuard(s, GuardOptions{Wait: time.Minute})
+		g, err := NewGuard(s, GuardOptions{Wait: time.Hour, LeaseTTL: time.Hour})
 		require.NoError(t, err)
 		guards = append(guards, g)
 	}
@@ -80,7 +80,7 @@ func (e *env) scripts() (n int) {
 // the lease, and those who wanted the finished record are passed over.
 func TestWaitersOfAFinishedRecordAreNotHandedTheLease(t *testing.T) {
 	behaviour(t, func(e *env) {
-		guard := e.guard(GuardOptions{Wait: time.Minute, LeaseTTL: time.Minute})
+		guard := e.guard(GuardOptions{Wait: 10 * time.Minute, LeaseTTL: 10 * time.Minute})
 		op, other := Op{Key: e.key(), Resource: "r"}, Op{Key: e.key(), Resource: "r", Holder: "other"}
 		first, err := guard.Begin(e.ctx(), op)
 		require.NoError(e, err)
@@ -136,6 +136,7 @@ func TestOneSubscriptionForAllWaitersOfAProcess(t *testing.T) {
 		}
 		require.Equal(e, 1, subscriptions())
 		if e.real {
+			eventually(e, "it is subscribed", func() bool { return e.subscribers()[e.store.hub.channel] > 0 })
 			require.Equal(e, map[string]int64{e.store.hub.channel: 1}, e.subscribers())
 		}
 		for _, w := range all {
@@ -193,7 +194,7 @@ func TestHostileMessagesAreHarmless(t *testing.T) {
 func TestNoMessagePutsALookOff(t *testing.T) {
 	t.Parallel()
 	e := realEnv(t)
-	_, err := e.store.TryAcquire(e.ctx(), "r", LeaseOptions{TTL: 3 * time.Second})
+	_, err := e.store.TryAcquire(e.ctx(), "r", LeaseOptions{TTL: 6 * time.Second})
 	require.NoError(t, err)
 	w := e.wait(e.store, "r", LeaseOptions{})
 	nonce := e.rdb.ZRange(e.ctx(), e.store.names.resource("r").queue(), 0, -1).Val()[0]
@@ -249,6 +250,7 @@ func TestForeignQueueNeverStopsTheLease(t *testing.T) {
 // Nothing is published where only the entry points.
 func TestHostileEntriesArePassedOver(t *testing.T) {
 	behaviour(t, func(e *env) {
+		e.unhurried()
 		for i, c := range []struct {
 			field string
 			value any

@@ -204,8 +204,7 @@ func (k *keeper) byPrimary(batch []*kept) map[*redis.Client][]*kept {
 // primaryOf is nil for a tenure whose node is not known, a group of its own: renewing
 // it will tell why.
 func primaryOf(nodes cluster, t *kept) (node *redis.Client) {
-	var failure error
-	defer recovered(&failure)
+	defer func() { _ = recover() }() // of the client
 	node, _ = nodes.MasterForKey(context.Background(), t.names.lease())
 	return node
 }
@@ -253,7 +252,7 @@ func (k *keeper) pipeline(ctx context.Context, group []*kept, sent time.Time,
 // send sends one pipeline. Its error is that of the client, not that of a command: each
 // of those is looked at.
 func (k *keeper) send(ctx context.Context, group []*kept, add func(redis.Pipeliner, call) *redis.Cmd) (cmds []*redis.Cmd, err error) {
-	defer recovered(&err)
+	defer func() { err = panicked(recover(), err) }()
 	cmds = make([]*redis.Cmd, len(group))
 	_, _ = k.store.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, t := range group {

@@ -24,7 +24,7 @@ func lossBy(t testing.TB, held context.Context, l *Lease) *LostError {
 	var lost *LostError
 	require.ErrorAs(t, context.Cause(held), &lost)
 	require.ErrorIs(t, context.Cause(held), fence.ErrLeaseLost)
-	require.Less(t, late, 5*time.Second)
+	require.Less(t, late, time.Minute)
 	return lost
 }
 
@@ -200,8 +200,9 @@ func TestRenewalsSurviveKilledConnections(t *testing.T) {
 func TestRenewalsAreRetriedUntilTheDeadline(t *testing.T) {
 	timed(t, func(e *env) {
 		c := e.count()
-		l, err := e.store.TryAcquire(e.ctx(), "r", LeaseOptions{TTL: 3 * time.Second})
+		l, err := e.store.TryAcquire(e.ctx(), "r", LeaseOptions{TTL: 8 * time.Second})
 		require.NoError(e, err)
+		l.every = 500 * time.Millisecond
 		c.broken.Store(true)
 		first := l.Deadline()
 		held, stop := l.Keep(e.ctx())
@@ -224,9 +225,9 @@ func TestTheDeadlineHoldsWhileRedisHangs(t *testing.T) {
 			t.Parallel()
 			server := devstack.RedisForTest(t, devstack.RedisConfig{Own: true})
 			e := newEnv(t, server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = contextTimeouts }), true)
-			l, err := e.store.TryAcquire(e.ctx(), "r", LeaseOptions{TTL: 2 * time.Second})
+			l, err := e.store.TryAcquire(e.ctx(), "r", LeaseOptions{TTL: 5 * time.Second})
 			require.NoError(t, err)
-			require.NoError(t, e.rdb.ClientPause(e.ctx(), 20*time.Second).Err())
+			require.NoError(t, e.rdb.ClientPause(e.ctx(), 10*time.Minute).Err())
 			held, stop := l.Keep(e.ctx())
 			defer stop()
 			require.Equal(t, "deadline", lossBy(t, held, l).Step)
@@ -243,7 +244,7 @@ func TestAFlushInMidLeaseIsALoss(t *testing.T) {
 	server := devstack.RedisForTest(t, devstack.RedisConfig{Own: true})
 	e := newEnv(t, server.Client(), true)
 	op := Op{Key: e.key(), Resource: "r"}
-	guard := e.guard(GuardOptions{LeaseTTL: 20 * time.Second, RenewEvery: 300 * time.Millisecond})
+	guard := e.guard(GuardOptions{LeaseTTL: 2 * time.Minute, RenewEvery: 300 * time.Millisecond})
 	start, err := guard.Begin(e.ctx(), op)
 	require.NoError(t, err)
 	held, stop := start.Claim.Keep(e.ctx())
@@ -281,7 +282,7 @@ func TestAFrozenNodeDoesNotStopTheOthersRenewals(t *testing.T) {
 		}
 	}()
 	for i := 0; len(byNode) < 3 || i < 12; i++ {
-		l, err := e.store.TryAcquire(ctx, fmt.Sprint("r", i), LeaseOptions{TTL: 4 * time.Second})
+		l, err := e.store.TryAcquire(ctx, fmt.Sprint("r", i), LeaseOptions{TTL: 10 * time.Second})
 		require.NoError(t, err)
 		l.every = 300 * time.Millisecond
 		node, err := cluster.PrimaryOfKey(ctx, l.names.lease())

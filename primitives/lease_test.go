@@ -80,8 +80,8 @@ func TestTokensIncreaseAfterFlushAndRestart(t *testing.T) {
 func TestTokensIncreaseAfterEveryKeyHasExpired(t *testing.T) {
 	t.Parallel()
 	e := realEnv(t)
-	e.store = e.storeOn(e.rdb, Options{Prefix: e.store.opts.Prefix, TokenRetention: minTokenRetention})
-	first, err := e.store.TryAcquire(e.ctx(), "r", LeaseOptions{TTL: 2 * time.Second})
+	e.store = e.storeOn(e.rdb, Options{Prefix: e.store.opts.Prefix, Timeout: patience, TokenRetention: minTokenRetention})
+	first, err := e.store.TryAcquire(e.ctx(), "r", LeaseOptions{TTL: 4 * time.Second})
 	require.NoError(t, err)
 	eventually(t, "all keys expire", func() bool { return len(e.stored()) == 0 })
 	require.Greater(t, e.hold("r").Token().Value, first.Token().Value)

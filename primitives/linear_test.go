@@ -18,6 +18,7 @@ import (
 // history is what concurrent clients saw.
 type history struct {
 	start time.Time
+	ttl   time.Duration // of the leases in it
 
 	mu  sync.Mutex
 	ops []porcupine.Operation
@@ -45,9 +46,10 @@ func (h *history) judged(t *testing.T, err, refusal error) (answer, instant) {
 	return unclear, never
 }
 
-// check looks for an order in which the history is right. One with many unclear ends
-// may have too many orders to look through: then it proves nothing.
-func (h *history) check(t *testing.T, model porcupine.Model, lossy bool) {
+// check looks for an order in which the history is right, and says whether it would have
+// shown a wrong one: somebody was let in, and somebody was not. One with unclear ends may
+// have too many orders to look through: then it proves nothing.
+func (h *history) check(t *testing.T, model porcupine.Model) (proves bool) {
 	t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -61,21 +63,24 @@ func (h *history) check(t *testing.T, model porcupine.Model, lossy bool) {
 		}
 	}
 	t.Logf("%d operations: %d yes, %d no, %d unclear", len(h.ops), counts[yes], counts[no], counts[unclear])
-	require.NotZero(t, counts[yes])
-	require.NotZero(t, counts[no])
-	verdict := porcupine.CheckOperationsTimeout(model, h.ops, 5*time.Second)
-	if lossy && verdict == porcupine.Unknown {
-		t.Log("inconclusive")
-		return
+	patient := 5 * time.Second
+	if counts[unclear] == 0 {
+		patient = 2 * time.Minute
 	}
-	require.Equal(t, porcupine.Ok, verdict)
+	verdict := porcupine.CheckOperationsTimeout(model, h.ops, patient)
+	if counts[unclear] > 0 && verdict == porcupine.Unknown {
+		t.Log("inconclusive")
+	} else {
+		require.Equal(t, porcupine.Ok, verdict)
+	}
+	return counts[yes] > 0 && counts[no] > 0
 }
 
 // conditions are the networks under which histories are taken.
 var conditions = map[string]func(r *rig){
 	"quiet": func(*rig) {},
 	"broken": func(r *rig) {
-		r.lossy = true
+		r.lossy, r.far.opts.Timeout = true, 2*time.Second
 		n, m, k, lossy := 0, 0, 0, running()
 		r.proxy.Add(devstack.Rule{Fault: devstack.DropReply(), Match: func(c devstack.Command) bool { n++; return n%5 == 0 && lossy(c) }})
 		r.proxy.Add(devstack.Rule{Fault: devstack.DropRequest(), Match: func(c devstack.Command) bool { m++; return m%7 == 0 && lossy(c) }})
@@ -84,7 +89,8 @@ var conditions = map[string]func(r *rig){
 	},
 }
 
-// concurrently runs clients under each condition and checks what they saw.
+// concurrently runs clients under each condition and checks what they saw. Short leases
+// show most; where none can be had because the machine is slow, they get longer.
 func concurrently(t *testing.T, client func(r *rig, h *history, id int), model func(h *history) porcupine.Model) {
 	t.Helper()
 	t.Parallel()
@@ -92,15 +98,20 @@ func concurrently(t *testing.T, client func(r *rig, h *history, id int), model f
 		for _, c := range faultyClients {
 			t.Run(fmt.Sprintf("%s/%s", name, c.name), func(t *testing.T) {
 				t.Parallel()
-				r := newRig(t, c.edit, Options{Timeout: 2 * time.Second})
-				h := &history{start: time.Now()}
-				breaking(r)
-				var clients sync.WaitGroup
-				for id := range 5 {
-					clients.Go(func() { client(r, h, id) })
+				for ttl := minLease; ; ttl *= 4 {
+					require.Less(t, ttl, 10*time.Second, "no history proves anything")
+					r := newRig(t, c.edit, Options{})
+					breaking(r)
+					h := &history{start: time.Now(), ttl: ttl}
+					var clients sync.WaitGroup
+					for id := range 5 {
+						clients.Go(func() { client(r, h, id) })
+					}
+					clients.Wait()
+					if h.check(t, model(h)) {
+						return
+					}
 				}
-				clients.Wait()
-				h.check(t, model(h), r.lossy)
 			})
 		}
 	}
@@ -109,10 +120,9 @@ func concurrently(t *testing.T, client func(r *rig, h *history, id int), model f
 // The lease is linearizable: acquire, extend, release and expiry, also when
 // connections break and nobody knows what has happened.
 func TestTheLeaseIsLinearizable(t *testing.T) {
-	const ttl = 50 * time.Millisecond
 	concurrently(t, func(r *rig, h *history, id int) {
 		for range 15 {
-			leaseRound(r, h, id, ttl)
+			leaseRound(r, h, id)
 		}
 	}, func(h *history) porcupine.Model {
 		told := map[fence.Value]bool{}
@@ -121,13 +131,13 @@ func TestTheLeaseIsLinearizable(t *testing.T) {
 				told[a.token] = true
 			}
 		}
-		return leaseModel(ttl, told)
+		return leaseModel(h.ttl, told)
 	})
 }
 
 // leaseRound tries for the lease once, and does something with it if it gets it.
-func leaseRound(r *rig, h *history, id int, ttl time.Duration) {
-	call := h.now()
+func leaseRound(r *rig, h *history, id int) {
+	ttl, call := h.ttl, h.now()
 	lease, err := r.far.TryAcquire(r.ctx(), "account", LeaseOptions{TTL: ttl})
 	a, ret := h.judged(r.T, err, ErrBusy)
 	got := leaseAnswer{answer: a}

@@ -309,7 +309,7 @@ func TestStoreFollowsTheModel(t *testing.T) {
 			rdb := b.client(t)
 			rapid.Check(t, func(rt *rapid.T) {
 				e := newEnv(t, rdb, b.real)
-				s := &machine{model: newModel(), e: e, guard: e.guard(GuardOptions{})}
+				s := &machine{model: newModel(), e: e, guard: e.guard(GuardOptions{LeaseTTL: time.Hour})}
 				for range 3 {
 					op := e.op()
 					op.Resource = "shared"

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -97,7 +98,7 @@ func TestResourcesSpreadOverTheCluster(t *testing.T) {
 	const many = 1000
 	for i := range many {
 		resource := strings.Repeat("{}", i%3) + "a}b{c " + newNonce()
-		_, err := e.store.TryAcquire(e.ctx(), resource, LeaseOptions{})
+		_, err := e.store.TryAcquire(e.ctx(), resource, LeaseOptions{TTL: time.Hour})
 		require.NoError(t, err)
 	}
 	share := map[string]int{}

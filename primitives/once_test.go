@@ -196,7 +196,7 @@ func TestOperatorsDoNotResolveARecordWithoutLease(t *testing.T) {
 // kept: an operator needs time.
 func TestAnUnknownOutcomeIsKeptForAnOperator(t *testing.T) {
 	behaviour(t, func(e *env) {
-		opts := GuardOptions{AtMostOnce: true, LeaseTTL: time.Second, Retention: time.Second}
+		opts := GuardOptions{AtMostOnce: true, LeaseTTL: time.Minute, Retention: time.Second}
 		op := e.op()
 		c := e.claim(e.guard(opts), op)
 		kept := func(least time.Duration) {
@@ -204,7 +204,7 @@ func TestAnUnknownOutcomeIsKeptForAnOperator(t *testing.T) {
 			require.Greater(e, e.ttl(e.record(op)), least)
 		}
 		kept(29 * 24 * time.Hour)
-		require.NoError(e, c.renew(e.ctx(), "extend", time.Second))
+		require.NoError(e, c.renew(e.ctx(), "extend", time.Minute))
 		kept(29 * 24 * time.Hour)
 		require.NoError(e, c.Suspend(e.ctx(), time.Minute))
 		kept(29 * 24 * time.Hour)
@@ -215,7 +215,7 @@ func TestAnUnknownOutcomeIsKeptForAnOperator(t *testing.T) {
 		opts.UnknownRetention = time.Hour
 		op = e.op()
 		e.claim(e.guard(opts), op)
-		require.LessOrEqual(e, e.ttl(e.record(op)), time.Hour+time.Second)
+		require.LessOrEqual(e, e.ttl(e.record(op)), time.Hour+time.Minute)
 		kept(59 * time.Minute)
 		_, err := NewGuard(e.store, GuardOptions{AtMostOnce: true, UnknownRetention: time.Minute})
 		refused(e, err, "UnknownRetention", "below the minimum")

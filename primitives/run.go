@@ -126,7 +126,7 @@ func (s *Store) abandonable(ctx context.Context, c call) (any, error) {
 // eval turns a panic of the client, such as one in a hook of the caller's, into an
 // error: it may be running in a goroutine of ours, where it would end the process.
 func (s *Store) eval(ctx context.Context, c call) (value any, err error) {
-	defer recovered(&err)
+	defer func() { err = panicked(recover(), err) }()
 	value, err = s.client.EvalSha(ctx, c.script.sha, c.keys, c.args...).Result()
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") { // which allocates even without an error
 		value, err = s.client.Eval(ctx, c.script.src, c.keys, c.args...).Result()
@@ -134,11 +134,12 @@ func (s *Store) eval(ctx context.Context, c call) (value any, err error) {
 	return value, err
 }
 
-// recovered is deferred around calls of the client.
-func recovered(err *error) {
-	if r := recover(); r != nil {
-		*err = fmt.Errorf("the redis client panicked: %v", r)
+// panicked is the error of a call of the client that may have panicked.
+func panicked(recovered any, err error) error {
+	if recovered == nil {
+		return err
 	}
+	return fmt.Errorf("the redis client panicked: %v", recovered)
 }
 
 // detached is the context of a step that must be taken although the caller's

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Installs the servers that the tests start, where it may: on Debian and its kin,
 # as root. Elsewhere it names the command and fails. What is there is left alone.
+# Then it builds the Temporal server, for which Go is enough.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 # have COMMAND...: one of the commands is on PATH.
 have() {
@@ -12,42 +14,50 @@ have() {
 	return 1
 }
 
-# A line for each: is it there, and which Debian packages bring it?
-missing=()
-have cc gcc clang || missing+=(gcc libc6-dev) # for the race detector
-have redis-server valkey-server || missing+=(redis-server)
-have initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
-have pgbouncer /usr/sbin/pgbouncer || missing+=(pgbouncer)
+# packages installs what is missing, in a shell of its own: what it changes for the
+# time of the installation ends with that.
+packages() (
+	# A line for each: is it there, and which Debian packages bring it?
+	missing=()
+	have cc gcc clang || missing+=(gcc libc6-dev) # for the race detector
+	have redis-server valkey-server || missing+=(redis-server)
+	have initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
+	have pgbouncer /usr/sbin/pgbouncer || missing+=(pgbouncer)
 
-if [ "${#missing[@]}" -eq 0 ]; then
-	echo "setup: all servers are there"
-	exit 0
-fi
+	if [ "${#missing[@]}" -eq 0 ]; then
+		echo "setup: all packages are there"
+		exit 0
+	fi
 
-if ! have apt-get || [ "$(id -u)" -ne 0 ]; then
-	echo "setup: missing: ${missing[*]}. Install with one of" >&2
-	echo "  sudo apt-get install --no-install-recommends ${missing[*]}" >&2
-	echo "  brew install redis postgresql pgbouncer" >&2
-	exit 1
-fi
+	if ! have apt-get || [ "$(id -u)" -ne 0 ]; then
+		echo "setup: missing: ${missing[*]}. Install with one of" >&2
+		echo "  sudo apt-get install --no-install-recommends ${missing[*]}" >&2
+		echo "  brew install redis postgresql pgbouncer" >&2
+		exit 1
+	fi
 
-# Debian starts the services of new packages at once. The tests start servers of
-# their own, so a policy says no for as long as this script runs.
-policy=/usr/sbin/policy-rc.d
-if [ ! -e "$policy" ]; then
-	trap 'rm -f "$policy"' EXIT
-	printf '#!/bin/sh\nexit 101\n' >"$policy"
-	chmod +x "$policy"
-fi
+	# Debian starts the services of new packages at once. The tests start servers of
+	# their own, so a policy says no for as long as this script runs.
+	policy=/usr/sbin/policy-rc.d
+	if [ ! -e "$policy" ]; then
+		trap 'rm -f "$policy"' EXIT
+		printf '#!/bin/sh\nexit 101\n' >"$policy"
+		chmod +x "$policy"
+	fi
 
-echo "setup: installing ${missing[*]}"
-export DEBIAN_FRONTEND=noninteractive
-apt-get update -q
-apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends "${missing[@]}"
+	echo "setup: installing ${missing[*]}"
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get update -q
+	apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends "${missing[@]}"
 
-# Nor at the next boot.
-if [ -d /run/systemd/system ]; then
-	for service in redis-server postgresql pgbouncer; do
-		case " ${missing[*]} " in *" $service "*) systemctl disable --now "$service" ;; esac
-	done
-fi
+	# Nor at the next boot.
+	if [ -d /run/systemd/system ]; then
+		for service in redis-server postgresql pgbouncer; do
+			case " ${missing[*]} " in *" $service "*) systemctl disable --now "$service" ;; esac
+		done
+	fi
+)
+
+packages
+temporal=$(go run ./internal/devstack/temporalbuild)
+echo "setup: Temporal: $temporal"

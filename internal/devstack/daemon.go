@@ -12,7 +12,7 @@ import (
 
 // startBudget bounds every start, restart and forming of a topology. It is for
 // machines under load: a start that goes well takes milliseconds.
-const startBudget = time.Minute
+const startBudget = 2 * time.Minute
 
 // daemon is one server process with its folder and port, which both outlive the
 // process: a killed server can be started again.

@@ -13,10 +13,10 @@ import (
 )
 
 // fakeClient retries nothing, so that a test sees every single answer.
-func fakeClient(t *testing.T, f *devstack.FakeRedis, protocol int) *redis.Client {
+func fakeClient(t *testing.T, f *devstack.FakeRedis, protocol int, readTimeout time.Duration) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{
-		Addr: f.Addr(), Protocol: protocol, MaxRetries: -1, ReadTimeout: 500 * time.Millisecond,
+		Addr: f.Addr(), Protocol: protocol, MaxRetries: -1, ReadTimeout: readTimeout,
 	})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -27,7 +27,7 @@ func TestFakeRedisDefaults(t *testing.T) {
 	ctx := testContext(t)
 	f := devstack.FakeRedisForTest(t, nil)
 	for _, protocol := range []int{2, 3} {
-		c := fakeClient(t, f, protocol)
+		c := fakeClient(t, f, protocol, patience)
 		require.Equal(t, "PONG", c.Ping(ctx).Val())
 		require.Equal(t, "hi", c.Echo(ctx, "hi").Val())
 		require.ErrorContains(t, c.Get(ctx, "k").Err(), "unknown command 'GET'")
@@ -49,7 +49,7 @@ func TestFakeRedisScripted(t *testing.T) {
 			}
 			return ""
 		}))
-	c := fakeClient(t, f, 3)
+	c := fakeClient(t, f, 3, patience)
 	require.ErrorContains(t, c.Get(ctx, "k").Err(), "LOADING")
 	require.Equal(t, "for k", c.Get(ctx, "k").Val())
 
@@ -64,13 +64,14 @@ func TestFakeRedisHostile(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, reply string
+		readTimeout time.Duration
 		check       func(*testing.T, error)
 	}{
-		{"hangs up", devstack.HangUp, func(t *testing.T, err error) { require.ErrorIs(t, err, io.EOF) }},
-		{"breaks off", "$10\r\nabc" + devstack.HangUp, func(t *testing.T, err error) { require.ErrorIs(t, err, io.ErrUnexpectedEOF) }},
-		{"is silent", devstack.Silence, func(t *testing.T, err error) { require.ErrorIs(t, err, os.ErrDeadlineExceeded) }},
-		{"stalls in a reply", "$10\r\nabc", func(t *testing.T, err error) { require.ErrorIs(t, err, os.ErrDeadlineExceeded) }},
-		{"answers another shape", devstack.ArrayReply(devstack.IntReply(1)), func(t *testing.T, err error) { require.Error(t, err) }},
+		{"hangs up", devstack.HangUp, patience, func(t *testing.T, err error) { require.ErrorIs(t, err, io.EOF) }},
+		{"breaks off", "$10\r\nabc" + devstack.HangUp, patience, func(t *testing.T, err error) { require.ErrorIs(t, err, io.ErrUnexpectedEOF) }},
+		{"is silent", devstack.Silence, 500 * time.Millisecond, func(t *testing.T, err error) { require.ErrorIs(t, err, os.ErrDeadlineExceeded) }},
+		{"stalls in a reply", "$10\r\nabc", 500 * time.Millisecond, func(t *testing.T, err error) { require.ErrorIs(t, err, os.ErrDeadlineExceeded) }},
+		{"answers another shape", devstack.ArrayReply(devstack.IntReply(1)), patience, func(t *testing.T, err error) { require.Error(t, err) }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -81,7 +82,7 @@ func TestFakeRedisHostile(t *testing.T) {
 				}
 				return ""
 			})
-			tt.check(t, fakeClient(t, f, 2).Get(testContext(t), "k").Err())
+			tt.check(t, fakeClient(t, f, 2, tt.readTimeout).Get(testContext(t), "k").Err())
 			require.NoError(t, f.Stop())
 			require.NoError(t, f.Stop(), "twice is fine")
 		})

@@ -13,35 +13,58 @@ import (
 	"github.com/fencekit/fencekit-go/internal/devstack"
 )
 
-// parentVariable makes the test binary play a parent that starts servers and is
-// then killed; see TestChildrenDieWithTheirParent.
-const parentVariable = "FENCEKIT_DEVSTACK_PARENT"
+// childVariable makes the test binary play one of the roles, for a test that needs
+// a process to kill.
+const childVariable = "FENCEKIT_DEVSTACK_CHILD"
+
+var roles = map[string]func(){"parent": playParent, "echo": playEcho}
 
 func TestMain(m *testing.M) {
-	if os.Getenv(parentVariable) != "" {
-		playParent()
+	if role := os.Getenv(childVariable); role != "" {
+		roles[role]()
 		return
 	}
-	// go-redis: a pool that could not dial looks once a second whether it can
-	// again, and only then notices that it has been closed.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+	code := m.Run()
+	if err := leaked(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, "goroutines are left when all tests are over:", err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
-// playParent starts a server, prints its address and waits to be killed.
-func playParent() {
-	r, err := devstack.StartRedis(context.Background(), devstack.RedisConfig{Own: true})
-	if err != nil {
-		fmt.Println("error:", err)
-		os.Exit(1)
+// leaked finds goroutines that outlive the tests.
+func leaked() (err error) {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		// go-redis: a pool that could not dial looks once a second whether it can
+		// again, and only then notices that it has been closed.
+		if err = goleak.Find(goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")); err == nil {
+			return nil
+		}
 	}
-	fmt.Println(r.Addr())
-	time.Sleep(time.Hour)
+	return err
 }
+
+// child is this binary in a role.
+func child(t *testing.T, role string, env ...string) *devstack.Child {
+	t.Helper()
+	return devstack.ChildForTest(t, devstack.ChildConfig{Env: append(env, childVariable+"="+role)})
+}
+
+// hears waits for the next line of a child's.
+func hears(t *testing.T, c *devstack.Child) string {
+	t.Helper()
+	line, err := c.Line(testContext(t))
+	require.NoError(t, err)
+	return line
+}
+
+// patience is for what a machine that stalls for seconds does in the end.
+const patience = 30 * time.Second
 
 // testContext ends when no test should still be waiting.
 func testContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -49,5 +72,5 @@ func testContext(t *testing.T) context.Context {
 // eventually is for what a server does in its own time.
 func eventually(t *testing.T, condition func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, condition, 30*time.Second, 5*time.Millisecond, what)
+	require.Eventually(t, condition, 2*patience, 5*time.Millisecond, what)
 }

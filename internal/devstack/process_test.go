@@ -1,12 +1,12 @@
 package devstack_test
 
 import (
-	"bufio"
+	"context"
+	"fmt"
+	"io"
 	"net"
 	"os"
-	"os/exec"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 
@@ -34,20 +34,22 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 		t.Skip("only Linux kills the children of a killed parent")
 	}
 	ownRedis(t) // skips where there is no server
-	parent := exec.CommandContext(testContext(t), os.Args[0])
-	parent.Env = append(os.Environ(), parentVariable+"=1", "TMPDIR="+t.TempDir())
-	out, err := parent.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, parent.Start())
-
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
-	addr := strings.TrimSpace(line)
+	parent := child(t, "parent", "TMPDIR="+t.TempDir())
+	addr := hears(t, parent)
 	require.True(t, listens(addr), "the server at %q is up while its parent lives", addr)
-
-	require.NoError(t, parent.Process.Kill())
-	require.Error(t, parent.Wait())
+	require.NoError(t, parent.Kill())
 	eventually(t, func() bool { return !listens(addr) }, "the server ends with its parent")
+}
+
+// playParent starts a server, prints its address and waits to be killed.
+func playParent() {
+	r, err := devstack.StartRedis(context.Background(), devstack.RedisConfig{Own: true})
+	if err != nil {
+		fmt.Println("error:", err)
+		os.Exit(1)
+	}
+	fmt.Println(r.Addr())
+	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
 // The kernel takes the end of the forking thread for the end of the parent. So

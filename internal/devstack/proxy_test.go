@@ -29,7 +29,7 @@ func setupProxy(t *testing.T, edits ...func(*redis.Options)) proxied {
 	r := ownRedis(t)
 	p := devstack.ProxyForTest(t, r.Addr())
 	edits = append([]func(*redis.Options){func(o *redis.Options) {
-		o.Addr, o.MaxRetries, o.DialerRetries = p.Addr(), -1, 1
+		o.Addr, o.MaxRetries, o.DialerRetries, o.ReadTimeout = p.Addr(), -1, 1, patience
 	}}, edits...)
 	return proxied{p, testContext(t), r.Client(), r.Client(edits...)}
 }
@@ -149,6 +149,7 @@ func TestProxyDelays(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := setupProxy(t, readTimeout(500*time.Millisecond))
+			eventually(t, func() bool { return p.rdb.Ping(p.ctx).Err() == nil }, "it is connected")
 			hit := p.Add(devstack.Rule{Match: devstack.Named("incr"), Fault: tt.fault})
 			require.ErrorIs(t, p.rdb.Incr(p.ctx, "n").Err(), os.ErrDeadlineExceeded)
 			<-hit.Struck()
@@ -209,7 +210,7 @@ func TestProxyAddsLatencyOncePerRoundTrip(t *testing.T) {
 	t.Parallel()
 	p := setupProxy(t)
 	require.NoError(t, p.rdb.Ping(p.ctx).Err())
-	const latency = 30 * time.Millisecond
+	const latency = 300 * time.Millisecond
 	p.SetLatency(latency)
 	start := time.Now()
 	_, err := p.rdb.Pipelined(p.ctx, func(pipe redis.Pipeliner) error {

@@ -138,8 +138,9 @@ func (r *Redis) Client(edits ...func(*redis.Options)) *redis.Client {
 	return client
 }
 
-// controlTimeout bounds every command that the dev stack itself sends.
-const controlTimeout = 2 * time.Second
+// controlTimeout bounds every command that the dev stack itself sends. It is for servers
+// that hang: they are not asked if the dev stack has frozen them itself.
+const controlTimeout = 15 * time.Second
 
 // control is the dev stack's own client: no retries, short timeouts.
 func (r *Redis) control() *redis.Client {

@@ -12,7 +12,7 @@ import (
 func TestSentinelFailsOver(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	s := devstack.SentinelForTest(t)
+	s := devstack.SentinelForTest(t, devstack.SentinelConfig{DownAfter: 3 * time.Second})
 	rdb := s.Client()
 	require.NoError(t, rdb.Set(ctx, "k", "v", 0).Err())
 	replicated, err := rdb.Wait(ctx, 2, time.Minute).Result()

@@ -90,8 +90,11 @@ func TemporalForTest(t TB, cfg ...TemporalConfig) *Temporal {
 	return startForTest(t, StartTemporal, one(t, cfg))
 }
 
+// addressPatience is how long a server that should be there may take to answer.
+const addressPatience = 15 * time.Second
+
 func connectTemporal(ctx context.Context, address string) (*Temporal, error) {
-	ctx, cancel := context.WithTimeout(ctx, startBudget)
+	ctx, cancel := context.WithTimeout(ctx, addressPatience)
 	defer cancel()
 	s := &Temporal{address: address}
 	if err := s.usable(ctx, s.Namespace()); err != nil {

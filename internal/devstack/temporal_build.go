@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 )
 
@@ -23,10 +25,14 @@ type temporalBuild struct {
 // buildBudget is for a slow machine that has to download everything first.
 const buildBudget = 20 * time.Minute
 
+// failedBuilds holds the error of a build that failed, by its target: for this
+// process the next one would take as long to fail again.
+var failedBuilds sync.Map
+
 // binary returns the target when it is there.
 func (b temporalBuild) binary(ctx context.Context) (string, error) {
-	if b.there() {
-		return b.target, nil
+	if known, err := b.known(); known {
+		return b.target, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, buildBudget)
 	defer cancel()
@@ -38,10 +44,24 @@ func (b temporalBuild) binary(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if b.there() { // somebody else has built it meanwhile
-		return b.target, nil
+	if known, err := b.known(); known { // whoever had the lock has built it, or tried
+		return b.target, err
 	}
-	return b.target, b.build(ctx)
+	err = b.build(ctx)
+	if errors.Is(err, ErrNoTemporal) {
+		failedBuilds.Store(b.target, err)
+	}
+	return b.target, err
+}
+
+// known reports whether nothing is left to be done, and what came of it.
+func (b temporalBuild) known() (bool, error) {
+	if b.there() {
+		return true, nil
+	}
+	failure, failed := failedBuilds.Load(b.target)
+	err, _ := failure.(error) // nothing else is stored
+	return failed, err
 }
 
 func (b temporalBuild) there() bool {
@@ -55,9 +75,11 @@ func (b temporalBuild) lock(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoTemporal, err)
 	}
-	stop := b.report("waiting for another process to build " + filepath.Base(b.target))
-	err = waitFor(ctx, "another process has built Temporal", func() error { return tryLock(file) })
-	stop()
+	if err = tryLock(file); errors.Is(err, syscall.EWOULDBLOCK) {
+		stop := b.report("waiting for another process that builds the Temporal server")
+		err = waitFor(ctx, "another process has built the Temporal server", func() error { return tryLock(file) })
+		stop()
+	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -72,35 +94,36 @@ func (b temporalBuild) build(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrNoTemporal, err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // the next build does it again
-	fmt.Fprintf(b.progress, "devstack: building the Temporal server %s, once; this takes some minutes\n", temporalVersion)
-	stop := b.report("still building the Temporal server")
 	start := time.Now()
+	stop := b.report("building the Temporal server " + temporalVersion + ", once; this takes minutes")
 	err := goInstall(ctx, dir)
 	stop()
 	if err != nil {
-		fmt.Fprintf(b.progress, "devstack: the Temporal server could not be built\n")
+		b.tell("the Temporal server was not built")
 		return err
 	}
 	if err := os.Rename(filepath.Join(dir, "temporal"+executable()), b.target); err != nil {
 		return fmt.Errorf("%w: %w", ErrNoTemporal, err)
 	}
-	fmt.Fprintf(b.progress, "devstack: built the Temporal server in %s\n", time.Since(start).Round(time.Second))
+	b.tell("built the Temporal server in " + age(start))
 	return nil
 }
 
-// report repeats what is going on until it is stopped.
+// report says what is going on, and says it again until it is stopped.
 func (b temporalBuild) report(what string) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
-	start, tick := time.Now(), time.NewTicker(b.every)
+	start := time.Now()
+	b.tell(what)
 	go func() {
 		defer close(done)
+		tick := time.NewTicker(b.every)
 		defer tick.Stop()
 		for {
 			select {
 			case <-quit:
 				return
 			case <-tick.C:
-				fmt.Fprintf(b.progress, "devstack: %s (%s)\n", what, time.Since(start).Round(time.Second))
+				b.tell(what + " (" + age(start) + ")")
 			}
 		}
 	}()
@@ -109,6 +132,11 @@ func (b temporalBuild) report(what string) (stop func()) {
 		<-done
 	}
 }
+
+// tell goes on if nobody can hear it.
+func (b temporalBuild) tell(what string) { _, _ = fmt.Fprintln(b.progress, "devstack:", what) }
+
+func age(start time.Time) string { return time.Since(start).Round(time.Second).String() }
 
 // goInstall builds the server into dir, and runs there, outside of any module. When
 // ctx ends, so does the build.

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"time"
 )
 
@@ -24,10 +23,6 @@ const (
 // build one. Its text names the install command; the reason follows.
 var ErrNoTemporal = errors.New("devstack: temporal is not on PATH and could not be built; " +
 	"install it: go install " + temporalPackage + ", brew install temporal, make setup, docker compose up, or set TEMPORAL_ADDRESS")
-
-// failedBuilds holds the error of a build that failed, by the path of the binary:
-// the next test would wait as long for the same.
-var failedBuilds sync.Map
 
 // TemporalBinary is the path of the program that [StartTemporal] runs: temporal on
 // PATH, else the one in the user's cache folder, which is built first if need be.
@@ -45,14 +40,7 @@ func TemporalBinary(ctx context.Context, progress io.Writer) (string, error) {
 		progress: progress,
 		every:    10 * time.Second,
 	}
-	if err, failed := failedBuilds.Load(b.target); failed {
-		return "", err.(error) //nolint:errcheck // nothing else is stored
-	}
-	path, err := b.binary(ctx)
-	if errors.Is(err, ErrNoTemporal) {
-		failedBuilds.Store(b.target, err)
-	}
-	return path, err
+	return b.binary(ctx)
 }
 
 func temporalName() string {

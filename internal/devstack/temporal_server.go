@@ -62,6 +62,8 @@ func (c TemporalConfig) arguments(d *daemon) []string {
 }
 
 func (c TemporalConfig) answers(ctx context.Context, d *daemon) error {
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	defer cancel()
 	s := &Temporal{address: d.addr()}
 	if err := s.usable(ctx, s.Namespace()); err != nil || !c.UI {
 		return err
@@ -77,14 +79,16 @@ func (c TemporalConfig) answers(ctx context.Context, d *daemon) error {
 // awaitNamespace returns when a namespace can be used: every service of the server
 // has to notice a new one.
 func (s *Temporal) awaitNamespace(ctx context.Context, namespace string) error {
-	return waitFor(ctx, "Temporal knows the namespace "+namespace, func() error { return s.usable(ctx, namespace) })
+	return waitFor(ctx, "Temporal knows the namespace "+namespace, func() error {
+		ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+		defer cancel()
+		return s.usable(ctx, namespace)
+	})
 }
 
 // usable asks for a workflow that is not there. Only a server whose frontend and
 // history both know the namespace can say so.
 func (s *Temporal) usable(ctx context.Context, namespace string) error {
-	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
-	defer cancel()
 	options := s.Options()
 	options.Namespace = namespace
 	c, err := client.DialContext(ctx, options)
@@ -96,7 +100,7 @@ func (s *Temporal) usable(ctx context.Context, namespace string) error {
 	if _, err := c.WorkflowService().DescribeNamespace(ctx, describe); err != nil {
 		return err
 	}
-	_, err = c.DescribeWorkflowExecution(ctx, "fencekit-devstack-absent", "")
+	_, err = c.DescribeWorkflow(ctx, "fencekit-devstack-absent", "")
 	if absent := new(serviceerror.NotFound); errors.As(err, &absent) {
 		return nil
 	}

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -186,4 +190,47 @@ func TestTemporalAtAddress(t *testing.T) {
 	require.NoError(t, server.Kill())
 	_, err = devstack.StartTemporal(testContext(t), devstack.TemporalConfig{})
 	require.ErrorContains(t, err, "TEMPORAL_ADDRESS")
+}
+
+// A port that somebody else took between the look and the server's bind: StartTemporal
+// tries another, Restart again and again.
+func TestTemporalWhosePortIsTaken(t *testing.T) {
+	calls := loserOnPath(t)
+	server := devstack.TemporalForTest(t, devstack.TemporalConfig{Own: true})
+	require.Equal(t, 2, calls())
+
+	require.NoError(t, server.Kill())
+	l, err := net.Listen("tcp", server.Addr())
+	require.NoError(t, err)
+	restarted := make(chan error)
+	go func() { restarted <- server.Restart(testContext(t)) }()
+	eventually(t, func() bool { return calls() >= 4 }, "it has lost the port and tries again")
+	require.NoError(t, l.Close())
+	require.NoError(t, <-restarted)
+	greetOn(t, server.ClientForTest(t), "one")
+}
+
+// loserOnPath puts a temporal on PATH that loses its port the first time, and counts
+// how often it was called.
+func loserOnPath(t *testing.T) (calls func() int) {
+	t.Helper()
+	binary, err := devstack.TemporalBinary(testContext(t), os.Stderr)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	script := fmt.Sprintf(`#!/bin/sh
+echo "$@" >>'%[1]s/calls'
+if [ ! -e '%[1]s/lost' ]; then
+	echo >'%[1]s/lost'
+	echo "Error: can't set frontend port: listen tcp: bind: address already in use"
+	exit 1
+fi
+exec '%[2]s' "$@"
+`, dir, binary)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "temporal"), []byte(script), 0o755))
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return func() int {
+		text, err := os.ReadFile(filepath.Join(dir, "calls"))
+		require.NoError(t, err)
+		return strings.Count(string(text), "start-dev")
+	}
 }

@@ -106,7 +106,7 @@ func TestReadmeProgram(t *testing.T) {
 	source := string(m[1])
 	require.Contains(t, source, address)
 	require.Contains(t, source, prefix)
-	source = strings.NewReplacer(address, `"`+r.Addr()+`"`, prefix, `"`+filepath.Base(t.TempDir())+t.Name()+`"`).Replace(source)
+	source = strings.NewReplacer(address, `"`+r.Addr()+`"`, prefix, `"`+filepath.Base(t.TempDir())+t.Name()+`", Timeout: 60e9`).Replace(source)
 
 	file := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(file, []byte(source), 0o600))

@@ -1,0 +1,44 @@
+package crash_test
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+)
+
+// Batch is the input of the workflow: steps one after another, each an activity that
+// adds to an account and moves the batch's progress on.
+type Batch struct{ ID, Steps int }
+
+// Step is the input of the activity.
+type Step struct{ Batch, Number int }
+
+// amount is what a step adds.
+func (s Step) amount() int64 { return int64(1000*(s.Batch+1) + s.Number) }
+
+// total is what all steps up to this one add. Written as an absolute value it is right
+// only for whoever is the newest writer.
+func (s Step) total() (sum int64) {
+	for n := 1; n <= s.Number; n++ {
+		sum += Step{s.Batch, n}.amount()
+	}
+	return sum
+}
+
+// attemptLimit is how long Temporal waits for an attempt before it starts the next one.
+const attemptLimit = 2 * time.Second
+
+// runBatch returns the last step's result.
+func runBatch(ctx workflow.Context, b Batch) (total int64, err error) {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: attemptLimit,
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 1},
+	})
+	for n := 1; n <= b.Steps; n++ {
+		if err := workflow.ExecuteActivity(ctx, "step", Step{b.ID, n}).Get(ctx, &total); err != nil {
+			return 0, err
+		}
+	}
+	return total, nil
+}

@@ -1,0 +1,162 @@
+package interceptor_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/fencekit/fencekit-go/interceptor"
+	"github.com/fencekit/fencekit-go/primitives"
+	"github.com/fencekit/fencekit-go/primitives/fence"
+)
+
+// stage is an activity whose every run waits until the test says what it returns. It
+// takes no notice of its context, as a zombie does, until the test ends.
+type stage struct {
+	e    *env
+	name string
+	runs chan *entrance
+}
+
+// entrance is one run of its body.
+type entrance struct {
+	ctx     context.Context
+	info    activity.Info
+	attempt primitives.Attempt
+	answer  chan answer
+}
+
+type answer struct {
+	value string
+	err   error
+}
+
+func newStage(e *env, name string) *stage {
+	return &stage{e: e, name: name, runs: make(chan *entrance, 100)}
+}
+
+func (s *stage) body(ctx context.Context, _ string) (string, error) {
+	a, _ := interceptor.Attempt(ctx)
+	r := &entrance{ctx: ctx, info: activity.GetInfo(ctx), attempt: a, answer: make(chan answer, 1)}
+	s.runs <- r
+	select {
+	case a := <-r.answer:
+		return a.value, a.err
+	case <-s.e.Context().Done(): // the test has failed
+		return "", s.e.Context().Err()
+	}
+}
+
+// register is for a worker.
+func (s *stage) register(w worker.Registry) {
+	w.RegisterActivityWithOptions(s.body, registerAs(s.name))
+}
+
+// next is the next run to begin.
+func (s *stage) next() *entrance {
+	s.e.Helper()
+	select {
+	case r := <-s.runs:
+		return r
+	case <-time.After(2 * time.Minute):
+		s.e.Fatal("the body does not run")
+		return nil
+	}
+}
+
+// over asserts that no run has begun that the test has not met.
+func (s *stage) over() {
+	s.e.Helper()
+	require.Empty(s.e, s.runs, "runs of the body")
+}
+
+func (r *entrance) give(value string) { r.answer <- answer{value: value} }
+func (r *entrance) fail(err error)    { r.answer <- answer{err: err} }
+
+// zombie is the context of a body that does not stop.
+func (r *entrance) zombie() context.Context { return context.WithoutCancel(r.ctx) }
+
+func (r *entrance) token() fence.Value { return r.attempt.Token.Value }
+
+// ends waits for the end of the run's context and returns its cause.
+func (r *entrance) ends(t testing.TB) error {
+	t.Helper()
+	await(t, r.ctx.Done(), "the end of the body's context")
+	return context.Cause(r.ctx)
+}
+
+func await[T any](t testing.TB, c <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(2 * time.Minute):
+		require.Fail(t, "waited in vain", what)
+	}
+	return v
+}
+
+// heard is an observer that keeps what it is told.
+type heard struct {
+	mu  sync.Mutex
+	all []primitives.Event
+}
+
+func (h *heard) Observe(_ context.Context, e primitives.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, e)
+}
+
+// kind are the events of one kind.
+func (h *heard) kind(k primitives.EventKind) (found []primitives.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.all {
+		if e.Kind == k {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// watch has e's observer record.
+func (e *env) watch() *heard {
+	h := &heard{}
+	e.opts.Observer = h
+	return h
+}
+
+// store is a store on the Redis of e, as an operator or another program has one.
+func (e *env) store() *primitives.Store {
+	e.Helper()
+	s, err := primitives.New(e.opts.Redis, e.opts.Store)
+	require.NoError(e, err)
+	return s
+}
+
+// resource has a policy lock a fixed resource.
+func resource(name string) interceptor.ResourceFunc {
+	return interceptor.ResourceFrom(func(string) string { return name })
+}
+
+const (
+	forever = 10 * time.Minute // a lease whose end no test waits for
+	soon    = 50 * time.Millisecond
+)
+
+// staged is a call of a stage with one argument, which retries soon.
+func staged(name, arg string, timeout time.Duration) plan {
+	p := call(name, arg)
+	p.Options = workflow.ActivityOptions{
+		StartToCloseTimeout: timeout,
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: soon, BackoffCoefficient: 1},
+	}
+	return p
+}
