@@ -146,9 +146,7 @@ func (c *call) undecodable(key primitives.Key, err error) error {
 func (c *call) busy(key primitives.Key, b *primitives.BusyError) error {
 	text := fmt.Sprintf("fencekit: key %s is busy: %q holds it with token %s since %s, for another %s",
 		key, b.Holder, b.Token, b.Since.UTC().Format(time.RFC3339Nano), b.Remaining.Round(time.Millisecond))
-	// A lease of the same policy never lasts longer than this; the result of somebody
-	// who completes it from elsewhere may come at any time.
-	delay := min(b.Remaining, c.plan.leaseTTL)
+	delay := c.untilFree(b.Remaining)
 	return temporal.NewApplicationErrorWithOptions(text, TypeBusy, temporal.ApplicationErrorOptions{
 		Category:       temporal.ApplicationErrorCategoryBenign,
 		NextRetryDelay: c.clamp(delay + rand.N(delay/10+50*time.Millisecond)),
@@ -156,6 +154,27 @@ func (c *call) busy(key primitives.Key, b *primitives.BusyError) error {
 		Details: []any{Busy{Key: key.String(), Holder: b.Holder, Token: b.Token, Since: b.Since,
 			RemainingMillis: b.Remaining.Milliseconds()}},
 	})
+}
+
+// untilFree is when to ask again for what is busy for another `remaining`, if its lease
+// is not renewed. Where attempts are limited, that is when the lease ends: asking sooner
+// would burn them. Where they are not, the call waits about as long again as it has
+// waited so far, so that it has the result soon after it is there, for a number of
+// attempts that grows with the logarithm of the body's time.
+func (c *call) untilFree(remaining time.Duration) time.Duration {
+	// A lease of the same policy never lasts longer than this; the result of somebody
+	// who completes it from elsewhere may come at any time.
+	delay := min(remaining, c.plan.leaseTTL)
+	if r := c.info.RetryPolicy; r != nil && r.MaximumAttempts == 0 {
+		delay = min(delay, max(time.Second, c.waited()))
+	}
+	return delay
+}
+
+// waited is how long ago the activity was scheduled, by the server's clock, which also
+// says when the attempt started.
+func (c *call) waited() time.Duration {
+	return c.info.StartedTime.Sub(c.info.ScheduledTime) + time.Since(c.begun)
 }
 
 // later is a retryable answer. Its cause is a sentinel and not the error, whose text
@@ -186,9 +205,7 @@ func (c *call) clamp(delay time.Duration) time.Duration {
 	if c.info.ScheduleToCloseTimeout <= 0 {
 		return delay
 	}
-	// By the server's clock, which also says when the attempt started.
-	elapsed := c.info.StartedTime.Sub(c.info.ScheduledTime) + time.Since(c.begun)
-	if left := c.info.ScheduleToCloseTimeout - elapsed; delay > left*3/4 {
+	if left := c.info.ScheduleToCloseTimeout - c.waited(); delay > left*3/4 {
 		delay = left / 2
 	}
 	return max(delay, time.Millisecond)

@@ -60,6 +60,25 @@ func TestBusyDelayIsTheRemainingLease(t *testing.T) {
 	}
 }
 
+// With attempts to spare, a busy call waits about as long again as it has waited so far;
+// with few of them, and where their number is not known, until the lease ends.
+func TestBusyDelayWithUnlimitedAttempts(t *testing.T) {
+	t.Parallel()
+	scheduled := time.Unix(1000, 0)
+	delay := func(waited time.Duration, retry *temporal.RetryPolicy) time.Duration {
+		c := unitCall(t, Policy{LeaseTTL: time.Minute}, func(i *activity.Info) {
+			i.ScheduledTime, i.StartedTime, i.RetryPolicy = scheduled, scheduled.Add(waited), retry
+		})
+		return c.untilFree(40 * time.Second)
+	}
+	unlimited := &temporal.RetryPolicy{}
+	require.Equal(t, time.Second, delay(0, unlimited))
+	require.InDelta(t, 8*time.Second, delay(8*time.Second, unlimited), float64(5*time.Second))
+	require.Equal(t, 40*time.Second, delay(time.Hour, unlimited))
+	require.Equal(t, 40*time.Second, delay(0, &temporal.RetryPolicy{MaximumAttempts: 3}))
+	require.Equal(t, 40*time.Second, delay(0, nil))
+}
+
 // Every refusal has its type, and still matches its sentinel before it crosses the wire.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
@@ -86,7 +105,7 @@ func TestRefusals(t *testing.T) {
 		{&primitives.OptionError{Field: "Resource"}, TypeKeyError, primitives.ErrInvalid, false},
 	} {
 		for _, given := range []error{r.err, fmt.Errorf("outer: %w", r.err)} {
-			got := c.refused(t.Context(), key, given)
+			got := c.refused(key, given)
 			a, ok := got.(*temporal.ApplicationError) //nolint:errorlint // it must stand at the top
 			require.True(t, ok, "%T", got)
 			require.Equal(t, r.kind, a.Type())
@@ -97,7 +116,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	other := errors.New("of the Seal hook")
-	require.Equal(t, other, c.refused(t.Context(), key, other))
+	require.Equal(t, other, c.refused(key, other))
 }
 
 func TestBackoffGrows(t *testing.T) {

@@ -104,14 +104,14 @@ func RequireBusy(t T, r *Run) time.Duration {
 // RequireUnavailable asserts that the run was refused because Redis did not answer.
 func RequireUnavailable(t T, r *Run) {
 	t.Helper()
-	requireType(t, r, "unavailable", interceptor.TypeUnavailable)
+	_ = requireType(t, r, "unavailable", interceptor.TypeUnavailable)
 }
 
 // RequireLeaseLost asserts that the body succeeded in vain: somebody else had begun the
 // operation meanwhile, so the result was not stored.
 func RequireLeaseLost(t T, r *Run) {
 	t.Helper()
-	requireType(t, r, "lease lost", interceptor.TypeLeaseLost)
+	_ = requireType(t, r, "lease lost", interceptor.TypeLeaseLost)
 }
 
 // RequireFailure asserts that the run failed with an application error of a type, such

@@ -16,6 +16,7 @@ type Call struct {
 
 	resource string // of an earlier delivery; empty if unknown
 	watched  bool   // look for goroutines that outlive the body
+	held     bool   // let what the body's goroutines send come after its return, if it does not wait for them
 }
 
 // Call prepares the first attempt of a newly scheduled activity: its function, or the
@@ -55,10 +56,12 @@ func (c *Call) FreezeAt(p Point) *Run {
 	return r
 }
 
-// CrashAt runs the call up to a point, where its process dies as by SIGKILL: nothing
-// is released, an open transaction ends with its connection, and nothing that is left
-// of the run is sent any more. Code after the point does not run, but deferred calls
-// do. Run.Err is then [ErrCrashed]; a run without the point is at its end.
+// CrashAt runs the call up to a point, where its process dies as by SIGKILL: nothing is
+// released, an open transaction ends with its connection, and nothing that the run, or a
+// goroutine of it, tries to send afterwards is sent. The body's goroutine ends there, but
+// for its deferred calls; at a Postgres statement it goes on with an error of that, or,
+// where the point is after the statement, with its result, to whatever it can still do
+// in memory. Run.Err is then [ErrCrashed]; a run without the point is at its end.
 func (c *Call) CrashAt(p Point) *Run {
 	r := c.start(p, crash)
 	r.Wait()

@@ -48,6 +48,7 @@ type tripper struct {
 	base http.RoundTripper
 }
 
+// RoundTrip implements http.RoundTripper.
 func (t tripper) RoundTrip(req *http.Request) (resp *http.Response, err error) {
 	switch req.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, "":
@@ -55,7 +56,7 @@ func (t tripper) RoundTrip(req *http.Request) (resp *http.Response, err error) {
 	}
 	name := req.Method + " " + req.URL.Host + req.URL.Path
 	err = t.kit.Effect(req.Context(), name, req.Header.Get(keyHeader), func() (err error) {
-		resp, err = t.base.RoundTrip(req)
+		resp, err = t.base.RoundTrip(req) //nolint:bodyclose // the caller's
 		return err
 	})
 	return resp, err

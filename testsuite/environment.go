@@ -86,7 +86,14 @@ func (k *Kit) logger() log.Logger {
 // silent is a logger for nobody.
 type silent struct{}
 
+// Debug implements log.Logger.
 func (silent) Debug(string, ...any) {}
-func (silent) Info(string, ...any)  {}
-func (silent) Warn(string, ...any)  {}
+
+// Info implements log.Logger.
+func (silent) Info(string, ...any) {}
+
+// Warn implements log.Logger.
+func (silent) Warn(string, ...any) {}
+
+// Error implements log.Logger.
 func (silent) Error(string, ...any) {}

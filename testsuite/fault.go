@@ -19,7 +19,6 @@ type faults struct {
 	mu       sync.Mutex
 	fault    fault
 	loseFrom int // the command whose reply is lost, counted down; 0: none
-	refused  bool
 }
 
 type fault int
@@ -37,7 +36,7 @@ func atOnce(err error) error { return fmt.Errorf("%w (%w)", err, redis.ErrClosed
 
 // pass sends a command, or what the fault makes of it.
 func (f *faults) pass(cmds []redis.Cmder, send func() error) error {
-	fault, lost := f.next(cmds)
+	fault, lost := f.next()
 	switch {
 	case fault == down:
 		return atOnce(errors.New("dial tcp: connection refused"))
@@ -53,7 +52,7 @@ func (f *faults) pass(cmds []redis.Cmder, send func() error) error {
 	return send()
 }
 
-func (f *faults) next(cmds []redis.Cmder) (now fault, lost bool) {
+func (f *faults) next() (now fault, lost bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.loseFrom > 0 {

@@ -12,8 +12,10 @@ import (
 // hook watches the commands of the kit's client.
 type hook struct{ kit *Kit }
 
+// DialHook implements redis.Hook.
 func (h hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
+// ProcessHook implements redis.Hook.
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if handshake(cmd) {
@@ -26,6 +28,7 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
+// ProcessPipelineHook implements redis.Hook.
 func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if slices.ContainsFunc(cmds, handshake) {
@@ -72,7 +75,8 @@ func (r *Run) judge(s *Step, cmds []redis.Cmder, err error) {
 	defer r.mu.Unlock()
 	s.Err = err
 	for _, cmd := range cmds {
-		switch word := replyWord(cmd); {
+		s.word = replyWord(cmd)
+		switch word := s.word; {
 		case cmd.Err() != nil && cmd.Err() != redis.Nil: //nolint:errorlint // go-redis never wraps it
 			continue
 		case word == "stale" || word == "superseded" || word == "lost":
@@ -150,8 +154,10 @@ func (k *Kit) tick() {
 // ticking keeps a clock that was moved going for the kit's own client.
 type ticking struct{ kit *Kit }
 
+// DialHook implements redis.Hook.
 func (h ticking) DialHook(next redis.DialHook) redis.DialHook { return next }
 
+// ProcessHook implements redis.Hook.
 func (h ticking) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		h.kit.tick()
@@ -159,6 +165,7 @@ func (h ticking) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
+// ProcessPipelineHook implements redis.Hook.
 func (h ticking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		h.kit.tick()

@@ -54,6 +54,7 @@ type identifier struct {
 	rewrite func(activity.Info) activity.Info
 }
 
+// InterceptActivity implements the SDK's WorkerInterceptor.
 func (i *identifier) InterceptActivity(_ context.Context, next sdk.ActivityInboundInterceptor) sdk.ActivityInboundInterceptor {
 	in := &identifierInbound{rewrite: i.rewrite}
 	in.Next = next
@@ -66,6 +67,7 @@ type identifierInbound struct {
 	rewrite func(activity.Info) activity.Info
 }
 
+// Init implements the SDK's ActivityInboundInterceptor.
 func (i *identifierInbound) Init(out sdk.ActivityOutboundInterceptor) error {
 	o := &identifierOutbound{rewrite: i.rewrite}
 	o.Next = out
@@ -78,6 +80,7 @@ type identifierOutbound struct {
 	rewrite func(activity.Info) activity.Info
 }
 
+// GetInfo implements the SDK's ActivityOutboundInterceptor.
 func (o *identifierOutbound) GetInfo(ctx context.Context) activity.Info {
 	return o.rewrite(o.Next.GetInfo(ctx))
 }

@@ -120,3 +120,5 @@ func TestActivityByName(t *testing.T) {
 		testsuite.RequireState(t, run, primitives.Absent)
 	}
 }
+
+func registerAs(name string) activity.RegisterOptions { return activity.RegisterOptions{Name: name} }

@@ -3,6 +3,8 @@ package testsuite
 import (
 	"bytes"
 	"fmt"
+	"reflect"
+	"runtime"
 	"runtime/pprof"
 	"strings"
 	"time"
@@ -20,17 +22,46 @@ const lingering = 250 * time.Millisecond
 // outlive returns where the goroutines stand that the body has started and that do not
 // end after it. It waits for them a while, so that what they still send is seen.
 func (r *Run) outlive() []string {
+	homes := r.kit.homes(r.call.fn)
 	for until := time.Now().Add(lingering); ; time.Sleep(time.Millisecond) {
-		left := labelled(r.label())
+		left := labelled(r.label(), homes)
 		if len(left) == 0 || time.Now().After(until) {
 			return left
 		}
 	}
 }
 
-// labelled reads the profile of goroutines. Those of libraries, which a pool starts for
-// itself, are no concern of the body's.
-func labelled(label string) (left []string) {
+// holding is how long a step of another goroutine than the body's is held back.
+const holding = 25 * time.Millisecond
+
+// holdBack lets the body return first, if it does not wait for the goroutine that calls:
+// a write that races with the return is then seen to come after it.
+func (r *Run) holdBack() {
+	if !r.call.held {
+		return
+	}
+	r.mu.Lock()
+	other := r.phase == InBody && r.goroutine != goroutineID()
+	r.mu.Unlock()
+	if !other {
+		return
+	}
+	select {
+	case <-r.returned:
+	case <-time.After(holding):
+	}
+}
+
+// goroutineID is the number of the calling goroutine, for comparing only.
+func goroutineID() string {
+	var b [64]byte
+	fields := strings.Fields(string(b[:runtime.Stack(b[:], false)]))
+	return fields[1]
+}
+
+// labelled reads the profile of goroutines. Those of libraries, which a pool or a client
+// starts for itself, are no concern of the body's.
+func labelled(label string, homes []string) (left []string) {
 	var profile bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
 		return nil
@@ -39,43 +70,65 @@ func labelled(label string) (left []string) {
 		if !strings.Contains(group, `"`+runLabel+`":"`+label+`"`) {
 			continue
 		}
-		if where := ownFrame(group); where != "" {
+		if where := ownFrame(group, homes); where != "" {
 			left = append(left, where)
 		}
 	}
 	return left
 }
 
-// ownFrame is the innermost frame of the caller's code in a goroutine, or nothing if it
-// has none. A line reads "#	0x47	package.function+0x1	/path/file.go:12".
-func ownFrame(group string) string {
+// ownFrame is the innermost frame of the activities' own code in a goroutine, or nothing
+// if it has none. A line reads "#	0x47	package.function+0x1	/path/file.go:12".
+func ownFrame(group string, homes []string) string {
 	for line := range strings.Lines(group) {
 		fields := strings.Fields(line)
-		if len(fields) < 4 || fields[0] != "#" {
+		if len(fields) < 4 || fields[0] != "#" || library(fields[2]) {
 			continue
 		}
-		function, _, _ := strings.Cut(fields[2], "+0x")
-		if !library(function) && !standard(function) && !strings.Contains(line, "labels:") {
-			return shortPath(fields[3])
+		for _, home := range homes {
+			if strings.HasPrefix(fields[2], home) {
+				return shortPath(fields[3])
+			}
 		}
 	}
 	return ""
 }
 
-// standard reports whether a function is of the standard library: its path has no dot
-// before the first slash, and it is none of ours.
-func standard(function string) bool {
-	first, _, more := strings.Cut(function, "/")
-	if more {
-		return !strings.Contains(first, ".")
+// homes are the modules that the activities are from, as far as names of functions tell:
+// host, owner and repository.
+func (k *Kit) homes(fn any) (homes []string) {
+	all := []any{fn}
+	for _, r := range k.registrations() {
+		all = append(all, r.activity)
 	}
-	pkg, _, _ := strings.Cut(function, ".")
-	return pkg != "main" && !strings.HasSuffix(pkg, "_test") && standardPackages[pkg]
+	for _, a := range all {
+		if path := packageOf(a); path != "" {
+			homes = append(homes, moduleOf(path))
+		}
+	}
+	return homes
 }
 
-var standardPackages = map[string]bool{
-	"runtime": true, "time": true, "sync": true, "net": true, "context": true, "io": true, "os": true, "bufio": true,
-	"syscall": true, "errors": true, "fmt": true, "reflect": true, "bytes": true, "strings": true, "testing": true,
+func packageOf(a any) string {
+	v := reflect.ValueOf(a)
+	switch {
+	case !v.IsValid() || v.Kind() == reflect.String:
+		return ""
+	case v.Kind() == reflect.Func:
+		return runtime.FuncForPC(v.Pointer()).Name()
+	case v.Kind() == reflect.Pointer:
+		return v.Type().Elem().PkgPath() + "."
+	}
+	return v.Type().PkgPath() + "."
+}
+
+func moduleOf(path string) string {
+	parts := strings.SplitN(path, "/", 4)
+	if len(parts) > 3 && strings.Contains(parts[0], ".") {
+		return strings.Join(parts[:3], "/") + "/"
+	}
+	name, _, _ := strings.Cut(parts[len(parts)-1], ".")
+	return strings.Join(append(parts[:len(parts)-1:len(parts)-1], name), "/")
 }
 
 func shortPath(path string) string {

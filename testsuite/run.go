@@ -28,26 +28,28 @@ type Run struct {
 	point Point
 	what  action
 
-	frozen chan struct{} // closed when it has come to its point
-	thawed chan struct{} // closed when it may go on
-	done   chan struct{}
-	thaw   sync.Once
-	arrive sync.Once
+	frozen   chan struct{} // closed when it has come to its point
+	thawed   chan struct{} // closed when it may go on
+	done     chan struct{}
+	returned chan struct{} // closed when the body has returned
+	thaw     sync.Once
+	arrive   sync.Once
 
-	mu       sync.Mutex
-	phase    Phase
-	steps    []*Step
-	effects  int
-	reached  bool
-	dead     bool
-	events   []primitives.Event
-	conns    map[*pgx.Conn]struct{} // that it has a transaction on
-	bodyRan  bool
-	bodyErr  error
-	attempt  primitives.Attempt
-	result   converter.EncodedValue
-	err      error
-	outliers []string // where goroutines stand that have outlived the body
+	mu        sync.Mutex
+	phase     Phase
+	steps     []*Step
+	effects   int
+	reached   bool
+	dead      bool
+	events    []primitives.Event
+	conns     map[*pgx.Conn]struct{} // that it has a transaction on
+	bodyRan   bool
+	bodyErr   error
+	goroutine string // the body's
+	attempt   primitives.Attempt
+	result    converter.EncodedValue
+	err       error
+	outliers  []string // where goroutines stand that have outlived the body
 }
 
 // action is what happens at the point of a run.
@@ -70,7 +72,7 @@ func (c *Call) start(p Point, what action) *Run {
 	c.kit.t.Helper()
 	r := &Run{
 		kit: c.kit, call: c, point: p, what: what, phase: Beginning, conns: map[*pgx.Conn]struct{}{},
-		frozen: make(chan struct{}), thawed: make(chan struct{}), done: make(chan struct{}),
+		frozen: make(chan struct{}), thawed: make(chan struct{}), done: make(chan struct{}), returned: make(chan struct{}),
 		err: ErrCrashed,
 	}
 	c.kit.Interceptor() // fails the test here, and not in the run's goroutine
@@ -175,8 +177,15 @@ func (r *Run) Frozen() bool {
 	}
 }
 
-// Thaw lets a frozen run go on. Follow it with Wait, or with what waits by itself.
-func (r *Run) Thaw() { r.thaw.Do(func() { close(r.thawed) }) }
+// Thaw lets a frozen run go on, and returns at its end. It does nothing with a run that
+// is not frozen.
+func (r *Run) Thaw() {
+	r.kit.t.Helper()
+	r.goOn()
+	r.Wait()
+}
+
+func (r *Run) goOn() { r.thaw.Do(func() { close(r.thawed) }) }
 
 // Err is the error that Temporal gets, or nil.
 func (r *Run) Err() error {

@@ -49,6 +49,7 @@ func (r *Run) isDead() bool {
 func (r *Run) before(ctx context.Context, s *Step) error {
 	s.Token, _ = fence.FromContext(ctx)
 	s.Source, s.guards = source()
+	r.holdBack()
 	r.mu.Lock()
 	if r.dead {
 		r.mu.Unlock()
@@ -62,7 +63,7 @@ func (r *Run) before(ctx context.Context, s *Step) error {
 	if !hit {
 		return nil
 	}
-	err := r.come()
+	err := r.come(s.System != Postgres)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s.held = r.reached
@@ -79,7 +80,7 @@ func (r *Run) after(s *Step) {
 	}
 	r.mu.Unlock()
 	if hit {
-		_ = r.come() // it has happened already
+		_ = r.come(s.System != Postgres) // it has happened already
 	}
 }
 
@@ -98,8 +99,9 @@ func (r *Run) forget(s *Step) {
 }
 
 // come is called where the run's point is, by the goroutine that has come to it. A
-// crash does not return.
-func (r *Run) come() error {
+// crash ends the goroutine, unless it is inside of pgx, whose pool would not get its
+// connection back: then what it gets is an error.
+func (r *Run) come(exit bool) error {
 	first := false
 	r.arrive.Do(func() { first = true })
 	if !first {
@@ -108,7 +110,10 @@ func (r *Run) come() error {
 	if r.what == crash {
 		r.kill()
 		close(r.frozen)
-		runtime.Goexit()
+		if exit {
+			runtime.Goexit()
+		}
+		return errDead
 	}
 	if r.what != freeze {
 		return nil
@@ -134,12 +139,13 @@ func (r *Run) kill() {
 	for c := range conns {
 		_ = c.PgConn().Conn().Close() // the server rolls back
 	}
-	r.Thaw()
+	r.goOn()
 }
 
 // bodyWatch stands between the guard and the body.
 type bodyWatch struct{ sdk.WorkerInterceptorBase }
 
+// InterceptActivity implements the SDK's WorkerInterceptor.
 func (*bodyWatch) InterceptActivity(_ context.Context, next sdk.ActivityInboundInterceptor) sdk.ActivityInboundInterceptor {
 	b := &bodyInbound{}
 	b.Next = next
@@ -150,6 +156,7 @@ type bodyInbound struct {
 	sdk.ActivityInboundInterceptorBase
 }
 
+// ExecuteActivity implements the SDK's ActivityInboundInterceptor.
 func (b *bodyInbound) ExecuteActivity(ctx context.Context, in *sdk.ExecuteActivityInput) (result any, err error) {
 	r := runFrom(ctx)
 	if r == nil {
@@ -167,10 +174,10 @@ func (r *Run) bodyBegins(ctx context.Context) {
 	r.attempt = a
 	r.mu.Unlock()
 	if r.point == BeforeBody {
-		_ = r.come()
+		_ = r.come(true)
 	}
 	r.mu.Lock()
-	r.phase, r.bodyRan = InBody, true
+	r.phase, r.bodyRan, r.goroutine = InBody, true, goroutineID()
 	r.mu.Unlock()
 }
 
@@ -178,11 +185,13 @@ func (r *Run) bodyEnds(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.phase, r.bodyErr = Ending, err
+	close(r.returned)
 }
 
 // recorder writes down what the guard tells of a run, and passes it on.
 type recorder struct{ user primitives.Observer }
 
+// Observe implements primitives.Observer.
 func (o recorder) Observe(ctx context.Context, e primitives.Event) {
 	if r := runFrom(ctx); r != nil {
 		r.mu.Lock()

@@ -49,12 +49,14 @@ type Step struct {
 	// Stray says that it was sent with a context that is not the activity's.
 	Stray bool
 
-	writes  bool // it wrote, by its command tag, though maybe no row
-	guards  bool // the guard's own, by who called
-	held    bool // sent after the run was thawed
-	late    bool // sent after the body had returned, and not by the guard
+	writes  bool   // it wrote, by its command tag, though maybe no row
+	word    string // the first of a reply of this module's scripts
+	guards  bool   // the guard's own, by who called
+	held    bool   // sent after the run was thawed
+	late    bool   // sent after the body had returned, and not by the guard
 	session uint32
-	inTx    bool // sent in a transaction
+	inTx    bool // sent in a transaction that is still open
+	wasInTx bool // sent in a transaction
 }
 
 // String is the step with its place in the code, for messages.

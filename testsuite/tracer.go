@@ -110,6 +110,7 @@ func (r *Run) ended(conn *pgx.Conn, s *Step, tags []pgconn.CommandTag) {
 	open := !conn.IsClosed() && conn.PgConn().TxStatus() != 'I'
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	s.wasInTx = s.inTx || open
 	if open {
 		s.inTx = true
 		r.conns[conn] = struct{}{}

@@ -1,0 +1,66 @@
+package testsuite
+
+import "fmt"
+
+// ProveIdempotent proves that an activity's effects are those of one run, whenever its
+// process dies. Before every step that it sends, in turn, and after the last one, the
+// process dies, as by [Call.CrashAt]; the activity is redelivered until it ends well,
+// and the state is compared with that of one undisturbed run.
+//
+// An activity of n steps is run 2n+4 times. Proof.Rivals and Same are not looked
+// at.
+func ProveIdempotent(t T, k *Kit, p Proof) Report {
+	t.Helper()
+	return prove(t, k, p, "ProveIdempotent", (*prover).idempotent)
+}
+
+func (pr *prover) idempotent() *finding {
+	for n := 1; ; n++ {
+		crashed, f := pr.crash(BeforeStep(n))
+		if f != nil {
+			return f
+		}
+		if !crashed {
+			break
+		}
+	}
+	_, f := pr.crash(AfterComplete)
+	return f
+}
+
+// crash is one such run.
+func (pr *prover) crash(p Point) (crashed bool, f *finding) {
+	if f := pr.reset(); f != nil {
+		return false, f
+	}
+	dead := pr.call().CrashAt(p)
+	crashed = dead.isDead()
+	if !crashed {
+		return false, nil
+	}
+	last := pr.again(dead, NextAttempt).Execute()
+	f = pr.settle(last)
+	if f == nil {
+		f = pr.right(pr.want[:1])
+	}
+	if f == nil {
+		f = pr.sameKeys(dead, last)
+	}
+	if f == nil {
+		return true, nil
+	}
+	f.text = fmt.Sprintf("the process died %s, and it was redelivered: %s", p, f.text)
+	if s, cause := twice(dead, last); cause != "" && f.cause == "" {
+		f.text += fmt.Sprintf("\nboth have made this change\n%s", s)
+		f.cause = cause
+	}
+	return true, f
+}
+
+// sameKeys: two attempts send one outside effect with one key.
+func (pr *prover) sameKeys(a, b *Run) *finding {
+	if s, cause := twice(a, b); (cause == causeOtherKey || cause == causeNoKey) && !pr.allowed(s) {
+		return found(cause, "two attempts have sent what the other side takes for two\n%s", s)
+	}
+	return nil
+}
