@@ -17,7 +17,7 @@ func TestDiesAtAnyPoint(t *testing.T) {
 	t.Parallel()
 	s := stack.ForTest(t, stack.Config{Postgres: true})
 	require.NoError(t, ledger.Prepare(t.Context(), s.Postgres, "nobody"))
-	for n, point := range []testsuite.Point{testsuite.BeforeBody, testsuite.BeforeComplete, testsuite.AfterComplete} {
+	for n, point := range []testsuite.Point{testsuite.BeforeBody, testsuite.AfterEffect(1), testsuite.BeforeComplete, testsuite.AfterComplete} {
 		t.Run(point.String(), func(t *testing.T) {
 			t.Parallel()
 			deposit(t, s, fmt.Sprint("account-", n), point)
