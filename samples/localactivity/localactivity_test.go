@@ -4,33 +4,22 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	sdk "go.temporal.io/sdk/interceptor"
-	"go.temporal.io/sdk/testsuite"
-	"go.temporal.io/sdk/worker"
 
-	"github.com/fencekit/fencekit-go/interceptor"
-	"github.com/fencekit/fencekit-go/primitives"
-	"github.com/fencekit/fencekit-go/samples/internal/stack"
 	"github.com/fencekit/fencekit-go/samples/localactivity"
+	"github.com/fencekit/fencekit-go/testsuite"
 )
 
-// Temporal's own test environment takes the interceptor as a worker does.
+// Temporal's own test environment, with the guard in it and Redis in memory.
 func TestAnOrderHasOneNumber(t *testing.T) {
 	t.Parallel()
-	s := stack.ForTest(t, stack.Config{})
-	prefix := stack.Unique(localactivity.TaskQueue)
-	acts := &localactivity.Activities{Redis: s.Redis, Counter: prefix + "-counter"}
-	kit, err := interceptor.New(interceptor.Options{
-		Redis: s.Redis, Store: primitives.Options{Prefix: prefix}, Guards: localactivity.Guards(acts),
-	})
-	require.NoError(t, err)
+	kit := testsuite.New(t, testsuite.Options{})
+	acts := &localactivity.Activities{Redis: kit.Redis(), Counter: "localactivity-counter"}
+	kit.Guard(localactivity.Guards(acts)...)
 	for _, c := range []struct {
 		order string
 		want  int64
 	}{{"A1", 1}, {"A1", 1}, {"A2", 2}, {"A1", 1}} {
-		var suite testsuite.WorkflowTestSuite
-		env := suite.NewTestWorkflowEnvironment()
-		env.SetWorkerOptions(worker.Options{Interceptors: []sdk.WorkerInterceptor{kit}})
+		env := kit.WorkflowEnvironment()
 		localactivity.Register(env, acts)
 		env.ExecuteWorkflow(localactivity.Number, localactivity.Invoice{Order: c.order})
 		require.NoError(t, env.GetWorkflowError())

@@ -18,6 +18,10 @@ type Activities struct {
 	AfterCharge func()
 }
 
+// LeaseTTL is how long a crashed charge keeps others waiting, before they are told
+// that its outcome is unknown.
+const LeaseTTL = 5 * time.Second
+
 // Guards say how the activities are guarded. FindCharge only reads and needs none.
 func Guards(acts *Activities) []interceptor.Guard {
 	return []interceptor.Guard{
@@ -28,7 +32,7 @@ func Guards(acts *Activities) []interceptor.Guard {
 			Key:   interceptor.KeyFrom(func(o Order) any { return o.ID }),
 			// Never again after a crash in the middle of it.
 			AtMostOnce: true,
-			LeaseTTL:   5 * time.Second,
+			LeaseTTL:   LeaseTTL,
 			// As long as anybody may ask for an order.
 			Retention: 30 * 24 * time.Hour,
 		}),

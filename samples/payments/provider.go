@@ -11,7 +11,10 @@ import (
 )
 
 // Client calls a provider's API.
-type Client struct{ URL string }
+type Client struct {
+	URL  string
+	HTTP http.Client
+}
 
 // Charge charges an order, once for each idempotency key.
 func (c Client) Charge(ctx context.Context, key string, o Order) (Charge, error) {
@@ -37,7 +40,7 @@ func (c Client) Find(ctx context.Context, order string) (Charge, error) {
 }
 
 func (c Client) do(req *http.Request) (charge Charge, err error) {
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := c.HTTP.Do(req)
 	if err != nil {
 		return charge, err
 	}
