@@ -16,11 +16,13 @@ import (
 // Every option that breaks a rule, and every contradiction, is named.
 func TestOptionsThatAreRefused(t *testing.T) {
 	t.Parallel()
+	ring := redis.NewRing(&redis.RingOptions{})
+	t.Cleanup(func() { _ = ring.Close() })
 	guard := func(p Policy) func(*Options) { return func(o *Options) { o.Guards = []Guard{For(pay, p)} } }
 	for field, edits := range map[string][]func(*Options){
 		"client": {
 			func(o *Options) { o.Redis = nil },
-			func(o *Options) { o.Redis = redis.NewRing(&redis.RingOptions{}) },
+			func(o *Options) { o.Redis = ring },
 			func(o *Options) { o.Redis = (*redis.Client)(nil) },
 		},
 		"Prefix":  {func(o *Options) { o.Store.Prefix = "{braces}" }},
