@@ -92,6 +92,20 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
+// The README's quick start is compiled with the interceptor's examples.
+func TestReadmeQuickStart(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	require.NoError(t, err)
+	source, err := os.ReadFile(filepath.Join(root, "interceptor", "example_readme_test.go"))
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(source), "// README: begin\n")
+	require.True(t, found)
+	snippet, _, found := strings.Cut(rest, "\n// README: end")
+	require.True(t, found)
+	require.Contains(t, string(readme), "```go\n"+snippet+"```")
+}
+
 var program = regexp.MustCompile("(?s)```go\n(package main\n.*?)```")
 
 // The README's program runs, and run again it replays.
