@@ -16,7 +16,7 @@ import (
 )
 
 // FencekitKey derives the idempotency key that fencekit for Python derives, so
-// that services in both languages share records. It is "<namespace>:<digest>",
+// that services in both languages name an operation alike; neither reads the other's records. It is "<namespace>:<digest>",
 // where the digest is
 //
 //	sha256(json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=True))
