@@ -213,7 +213,8 @@ func TestSessions(t *testing.T) {
 
 func inSession(ctx workflow.Context, p plan) (out string, err error) {
 	ctx = workflow.WithActivityOptions(ctx, p.Options)
-	ctx, err = workflow.CreateSession(ctx, &workflow.SessionOptions{CreationTimeout: forever, ExecutionTimeout: forever})
+	ctx, err = workflow.CreateSession(ctx, &workflow.SessionOptions{
+		CreationTimeout: forever, ExecutionTimeout: forever, HeartbeatTimeout: forever})
 	if err != nil {
 		return "", err
 	}

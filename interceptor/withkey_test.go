@@ -3,6 +3,7 @@ package interceptor_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
@@ -83,6 +84,7 @@ func TestWithKeyRefuses(t *testing.T) {
 	} {
 		var env testsuite.WorkflowTestSuite
 		w := env.NewTestWorkflowEnvironment()
+		w.SetTestTimeout(time.Minute)
 		if c.intercepted {
 			w.SetWorkerOptions(worker.Options{Interceptors: []interceptorOf{e.interceptor()}})
 		}
