@@ -99,7 +99,7 @@ func (r *rig) spawn() *devstack.Child {
 
 // patience is how long anything may take that happens for sure.
 func (r *rig) patience() context.Context {
-	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Minute)
 	r.Cleanup(cancel)
 	return ctx
 }
@@ -158,11 +158,13 @@ func (r *rig) finish() {
 	}
 }
 
-// finished reports whether the batches are at their last step.
+// finished reports whether the batches have been at their last step. Without the kit
+// one may have been taken back from it.
 func (r *rig) finished() bool {
 	n := 0
 	for _, b := range r.batches {
-		if one[int](r, "SELECT step FROM progress WHERE batch = $1", b.ID) >= b.Steps {
+		if one[bool](r, `SELECT EXISTS (SELECT FROM progress WHERE batch = $1 AND step >= $2)
+			OR EXISTS (SELECT FROM lost WHERE batch = $1 AND from_step >= $2)`, b.ID, b.Steps) {
 			n++
 		}
 	}
