@@ -18,7 +18,8 @@ REAL := FENCEKIT_REQUIRE_REAL=1
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
 
-demo: setup ## see it at work; ARGS=-unguarded for the same without the kit, ARGS=-keep to look around
+demo: ## see it at work; ARGS=-unguarded for the same without the kit, ARGS=-keep to look around
+	scripts/setup.sh demo
 	go run ./samples/quickstart $(ARGS)
 
 up: ## Temporal, Postgres and Redis by docker compose, on the usual ports

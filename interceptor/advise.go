@@ -11,9 +11,6 @@ import (
 // advise warns, at the first call of an activity, of what only a call shows: how the
 // policy stands to the activity's timeouts and retries.
 func (c *call) advise(ctx context.Context) {
-	if c.info.IsLocalActivity {
-		return // retried within its workflow task, by timeouts of seconds
-	}
 	if advice := c.advice(); len(advice) > 0 {
 		safely(func() {
 			activity.GetLogger(ctx).Warn("fencekit: the policy of this activity does not fit its options",

@@ -2,6 +2,7 @@ package interceptor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -22,6 +23,10 @@ type call struct {
 	info  activity.Info
 	begun time.Time // when it reached this worker, by the local clock
 	codec codec
+
+	attempt      primitives.Attempt // of the body, once it runs
+	sealFailure  error              // of the Seal hook
+	encodeFailed bool               // the body has succeeded, its result cannot be encoded
 }
 
 type callKey struct{}
@@ -42,7 +47,9 @@ type executor func(context.Context, *sdk.ExecuteActivityInput) (any, error)
 // operation, and its answer an answer for Temporal.
 func (c *call) run(ctx context.Context, in *sdk.ExecuteActivityInput, next executor) (any, error) {
 	ctx = context.WithValue(ctx, callKey{}, c)
-	c.plan.advise.Do(func() { c.advise(ctx) })
+	if !c.info.IsLocalActivity { // that is retried within its workflow task, by timeouts of seconds
+		c.plan.advise.Do(func() { c.advise(ctx) })
+	}
 	op, err := c.op(ctx, in.Args)
 	if err != nil {
 		return nil, c.keyRefused(ctx, err)
@@ -58,6 +65,8 @@ func (c *call) run(ctx context.Context, in *sdk.ExecuteActivityInput, next execu
 		return nil, b.err
 	case err != nil && b.returned:
 		return nil, c.notStored(op.Key, err)
+	case c.sealFailure != nil:
+		return nil, c.sealFailure
 	case err != nil && canceled(ctx, err):
 		return nil, context.Cause(ctx) // as which Temporal must know it
 	case err != nil:
@@ -80,10 +89,12 @@ type body struct {
 }
 
 func (b *body) run(ctx context.Context) ([]byte, error) {
+	b.call.attempt, _ = Attempt(ctx)
 	result, err := b.next(ctx, b.in)
 	var memo []byte
 	if err == nil {
 		b.payloads, memo, err = b.call.codec.encode(result)
+		b.call.encodeFailed = err != nil
 	}
 	b.returned, b.err = true, err
 	b.call.plan.observer.returned(ctx, err)
@@ -109,12 +120,28 @@ func (c *call) replay(key primitives.Key, memo []byte) (any, error) {
 	return payloads, nil
 }
 
+// sealed makes a Seal hook whose error the call remembers: it passes as it is, whatever
+// it looks like.
+func sealed(hook func(context.Context) error) func(context.Context) error {
+	if hook == nil {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		err := hook(ctx)
+		callFrom(ctx).sealFailure = err
+		return err
+	}
+}
+
 // fromLedger asks the database that the body writes to.
 func (c *call) fromLedger(ctx context.Context, op primitives.Op) (result any, found bool, err error) {
 	if c.plan.Ledger == nil {
 		return nil, false, nil
 	}
 	result, found, err = c.plan.Ledger(ctx, op.Key.String())
+	if found && err == nil {
+		err = c.sameInput(ctx, op)
+	}
 	event := primitives.Event{Kind: primitives.EventBegan, Outcome: primitives.Replayed,
 		Name: op.Name, Key: op.Key, Wait: time.Since(c.begun)}
 	if err != nil {
@@ -126,39 +153,40 @@ func (c *call) fromLedger(ctx context.Context, op primitives.Op) (result any, fo
 	return result, found, err
 }
 
+// sameInput asks Redis, for as long as it remembers, whether an operation in the ledger
+// was made from the same input. The ledger is right if Redis cannot say.
+func (c *call) sameInput(ctx context.Context, op primitives.Op) error {
+	if op.Fingerprint.IsZero() {
+		return nil
+	}
+	if _, err := c.kit.store.Result(ctx, op); errors.Is(err, primitives.ErrMismatch) {
+		return c.refused(op.Key, err)
+	}
+	return nil
+}
+
 // judge says what an error of the body means for the record.
 func judge(ctx context.Context, err error) primitives.Verdict {
 	c := callFrom(ctx)
 	switch {
 	case err == activity.ErrResultPending: //nolint:errorlint // the SDK takes only the very same for it
 		return primitives.Suspend(time.Until(c.info.Deadline))
-	case c.plan.MemoiseFailures && c.final(err):
+	case c.plan.MemoiseFailures && final(err):
 		if memo, ok := c.codec.encodeFailure(err); ok {
 			return primitives.MemoiseFailure(memo)
 		}
 	}
+	if c.encodeFailed {
+		return primitives.Unknown // the body has succeeded
+	}
 	return primitives.Abort
 }
 
-// final reports whether Temporal would not retry after err. What is below the top does
-// not count: the server retries an error that wraps one of these.
-func (c *call) final(err error) bool {
+// final reports whether err is flagged as one that no caller may retry. Temporal looks
+// at the top only.
+func final(err error) bool {
 	a, ok := err.(*temporal.ApplicationError) //nolint:errorlint // see above
-	if !ok {
-		return false
-	}
-	if a.NonRetryable() {
-		return true
-	}
-	if c.info.RetryPolicy == nil {
-		return false
-	}
-	for _, t := range c.info.RetryPolicy.NonRetryableErrorTypes {
-		if t == a.Type() {
-			return true
-		}
-	}
-	return false
+	return ok && a.NonRetryable()
 }
 
 // patience is how long the call may wait inside its attempt.

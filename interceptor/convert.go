@@ -215,7 +215,7 @@ func (c codec) decodeFailure(memo []byte) (before, err error) {
 	if err := proto.Unmarshal(text, &f); err != nil {
 		return nil, err
 	}
-	if foreign && !same(c.plainFailure, c.failure) {
+	if foreign && c.bindsFailures() {
 		if err := c.rebindFailure(&f, *from); err != nil {
 			return nil, err
 		}

@@ -45,8 +45,9 @@
 //
 // If the operation is done, its stored payloads are returned as they were encoded, and
 // the body does not run. If another call is at work, the attempt fails with [TypeBusy],
-// benign, with a NextRetryDelay of what is left of that one's lease; or it waits, under
-// Policy.Wait. A retry of the same scheduled activity takes over at once from the
+// benign, with a NextRetryDelay of what is left of that one's lease, or, with unlimited
+// attempts, of about as long as the call has waited so far, if that is less; or it
+// waits, under Policy.Wait. A retry of the same scheduled activity takes over at once from the
 // attempt that Temporal has given up, with a higher token: the old attempt's context
 // ends, and its writes are refused by whatever checks tokens. If Redis cannot answer,
 // the attempt fails with [TypeUnavailable] and the body does not run.

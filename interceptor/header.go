@@ -22,9 +22,10 @@ type (
 )
 
 // WithKey gives a workflow's next calls of guarded activities an idempotency key of
-// its own making, in place of what Policy.Key picks; Policy.Scope says within what. Use
-// the returned context for one call: two calls of one activity with one key are one
-// operation, and with other input a mismatch.
+// its own making, in place of what Policy.Key picks; Policy.Scope says within what, so
+// it needs ScopeRun or wider: under ScopeExecution every call is an operation of its own
+// whatever its key. Use the returned context for one call: two calls of one activity
+// with one key are one operation, and with other input a mismatch.
 //
 //	ctx, err := interceptor.WithKey(ctx, "charge-A1")
 //	err = workflow.ExecuteActivity(ctx, acts.Charge, order).Get(ctx, nil)

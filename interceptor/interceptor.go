@@ -37,6 +37,9 @@ var _ sdk.WorkerInterceptor = (*Interceptor)(nil)
 // primitives.Store.Check for that. An option that breaks its rule, or contradicts
 // another, is a *primitives.OptionError that names it.
 func New(opts Options) (*Interceptor, error) {
+	if opts.Redis == nil {
+		return nil, &primitives.OptionError{Field: "Redis", Rule: "is nil"}
+	}
 	store, err := primitives.New(opts.Redis, opts.Store)
 	if err != nil {
 		return nil, err

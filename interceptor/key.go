@@ -59,28 +59,12 @@ func execution(info activity.Info) primitives.Execution {
 // op is the operation that the call asks for. Its errors are key errors: nothing in
 // them shows a part of the input.
 func (c *call) op(ctx context.Context, args []any) (op primitives.Op, err error) {
-	input, err := keyable(args)
-	if err != nil {
-		return op, err
-	}
 	id := scoped(c.plan.Scope, c.info)
-	explicit, given, err := keyFromHeader(ctx)
-	switch {
-	case err != nil:
-		return op, err
-	case given:
-		id.Input = "explicit " + explicit
-		op.Fingerprint, err = primitives.NewFingerprint(input)
-	case c.plan.Key.set:
-		if id.Input, err = c.picked(args); err == nil {
-			op.Fingerprint, err = primitives.NewFingerprint(input)
+	if c.plan.Scope != ScopeExecution || !c.info.IsLocalActivity {
+		if id.Input, op.Fingerprint, err = c.input(ctx, args); err != nil {
+			return op, err
 		}
-	default:
-		id.Input, err = whole(c.plan.Scope, input)
-	}
-	if err != nil {
-		return op, err
-	}
+	} // else the ids are enough, and all attempts share the caller's values, which a body may have changed
 	if op.Key, err = primitives.NewKey(readable(id.Type), id); err != nil {
 		return op, err
 	}
@@ -96,6 +80,31 @@ func (c *call) op(ctx context.Context, args []any) (op primitives.Op, err error)
 	return op, nil
 }
 
+// input is the part of the key that comes from the input, and the fingerprint of the
+// whole input if that is only a part of it.
+func (c *call) input(ctx context.Context, args []any) (digest string, whole primitives.Fingerprint, err error) {
+	in, err := c.keyable(args)
+	if err != nil {
+		return "", whole, err
+	}
+	explicit, given, err := keyFromHeader(ctx)
+	switch {
+	case err != nil:
+		return "", whole, err
+	case given:
+		digest = "explicit " + explicit
+	case c.plan.Key.set:
+		if digest, err = c.picked(args); err != nil {
+			return "", whole, err
+		}
+	default:
+		digest, err = digestOf(c.plan.Scope, in)
+		return digest, whole, err
+	}
+	whole, err = primitives.NewFingerprint(in)
+	return digest, whole, err
+}
+
 // picked is the digest of what the key function picks.
 func (c *call) picked(args []any) (string, error) {
 	v, err := c.plan.Key.of(args)
@@ -109,9 +118,9 @@ func (c *call) picked(args []any) (string, error) {
 	return k.String(), nil
 }
 
-// whole is the digest of the whole input. With nothing else to tell operations apart,
+// digestOf is the digest of the whole input. With nothing else to tell operations apart,
 // it must tell something itself.
-func whole(scope Scope, input []any) (string, error) {
+func digestOf(scope Scope, input []any) (string, error) {
 	if scope == ScopeNamespace {
 		k, err := primitives.NewKey("input", input)
 		if err != nil {
@@ -139,20 +148,33 @@ func readable(name string) string {
 
 // keyable is the arguments as primitives.NewKey must see them: typed, because an
 // interface would hide that a large float is one, and raw payloads by their content.
-func keyable(args []any) ([]any, error) {
+func (c *call) keyable(args []any) ([]any, error) {
 	in := make([]any, 0, len(args))
-	for _, arg := range args {
+	for i, arg := range args {
 		raw, ok, err := payloadsOf(arg)
 		switch {
 		case err != nil:
 			return nil, err
 		case ok:
 			in = append(in, raw...)
-		default:
+		case c.plan.isTyped(i, arg):
 			in = append(in, typed(arg))
+		default:
+			in = append(in, arg)
 		}
 	}
 	return in, nil
+}
+
+// isTyped reports whether the type of an argument is the activity's own. A float that
+// was decoded for an interface may be a rounded integer; one whose parameter is not
+// known may be such a float.
+func (p *plan) isTyped(i int, arg any) bool {
+	if i < len(p.params) {
+		return p.params[i].Kind() != reflect.Interface
+	}
+	_, float := arg.(float64)
+	return !float
 }
 
 // typed is a pointer to arg.

@@ -37,7 +37,7 @@ func KeyFromArgs(fn func(args []any) any) KeyFunc { return KeyFunc{fromArgs(fn)}
 // ResourceFrom names the resource from the first argument of the activity, which must
 // be exactly of type T. The name is shared by everything in the store, whatever
 // activity or Temporal namespace uses it, as the rows are that it stands for: "batch/42".
-// 1 to 1024 bytes.
+// 1 to 4096 bytes.
 func ResourceFrom[T any](fn func(in T) string) ResourceFunc { return ResourceFunc{from(fn)} }
 
 // ResourceFrom2 is [ResourceFrom] with the first two arguments.
@@ -83,12 +83,7 @@ func (p picker[R]) check(field string, fn reflect.Type) error {
 	if fn == nil {
 		return nil
 	}
-	var in []reflect.Type
-	for i := range fn.NumIn() {
-		if i > 0 || !fn.In(0).Implements(contextType) {
-			in = append(in, fn.In(i))
-		}
-	}
+	in := paramsOf(fn)
 	for i, want := range p.types {
 		if i >= len(in) {
 			return &primitives.OptionError{Field: field, Rule: fmt.Sprintf("takes %d arguments, the activity %d", len(p.types), len(in))}
@@ -98,6 +93,19 @@ func (p picker[R]) check(field string, fn reflect.Type) error {
 		}
 	}
 	return nil
+}
+
+// paramsOf are the parameters of an activity, without its context.
+func paramsOf(fn reflect.Type) (in []reflect.Type) {
+	if fn == nil {
+		return nil
+	}
+	for i := range fn.NumIn() {
+		if i > 0 || !fn.In(0).Implements(contextType) {
+			in = append(in, fn.In(i))
+		}
+	}
+	return in
 }
 
 // of applies the function to the arguments of a call. Its errors name types, never

@@ -83,7 +83,18 @@ func errorFields(err error) []any {
 	case errors.As(err, &lost):
 		return []any{"Holder", lost.Holder, "Step", lost.Step}
 	}
-	return []any{"Error", err.Error()}
+	for _, ours := range []error{
+		primitives.ErrUnavailable, primitives.ErrDenied, primitives.ErrCorrupt, primitives.ErrMismatch,
+		primitives.ErrPoisoned, primitives.ErrOutcomeUnknown, primitives.ErrResultUnavailable, primitives.ErrFailed,
+	} {
+		if errors.Is(err, ours) {
+			return []any{"Error", err.Error()}
+		}
+	}
+	if isType(err, TypeKeyError) {
+		return []any{"Error", err.Error()}
+	}
+	return nil // somebody else's, of a body or a hook: it is theirs to log
 }
 
 // isType reports whether err is an application error of a type.

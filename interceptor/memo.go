@@ -54,7 +54,16 @@ func (c codec) memo(kind memoKind, payloads []*commonpb.Payload) ([]byte, error)
 }
 
 // binds reports whether payloads can be read for this activity alone.
-func (c codec) binds() bool { return !same(c.plain, c.data) || !same(c.plainFailure, c.failure) }
+func (c codec) binds() bool {
+	_, aware := c.plain.(converter.DataConverterWithSerializationContext)
+	return aware && !same(c.plain, c.data) || c.bindsFailures()
+}
+
+// bindsFailures is the same for failures.
+func (c codec) bindsFailures() bool {
+	_, aware := c.plainFailure.(converter.FailureConverterWithSerializationContext)
+	return aware && !same(c.plainFailure, c.failure)
+}
 
 // parseMemo is the inverse of memo. A memo that is bound to nothing has no context.
 func parseMemo(memo []byte) (kind memoKind, from *converter.ActivitySerializationContext, payloads *commonpb.Payloads, err error) {

@@ -43,7 +43,7 @@ type Options struct {
 	// encrypts. What is stored in Redis goes through DataConverter as a whole.
 	FailureConverter converter.FailureConverter
 
-	// Identity names this worker to people, in errors and logs of others. At most 128
+	// Identity names this worker to people, in errors and logs of others. Its first 75
 	// bytes are kept. Default: the process id and the host's name, as in the SDK.
 	Identity string
 
@@ -65,7 +65,9 @@ type Policy struct {
 	Scope Scope
 
 	// Resource names what the activity changes: guarded activities on one resource
-	// run one after another and share its fencing tokens. Default: each operation is
+	// run one after another and share its fencing tokens. Records live under their
+	// resource, so it must follow from the key: one key with two resources is two
+	// operations, and a changed Resource forgets what was done before. Default: each operation is
 	// a resource of its own. See [ResourceFrom].
 	Resource ResourceFunc
 
@@ -74,7 +76,8 @@ type Policy struct {
 	// Options.LeaseTTL, else 30s.
 	LeaseTTL time.Duration
 
-	// RenewEvery is the time between renewals. Default a third of LeaseTTL.
+	// RenewEvery is the time between renewals. At least 10ms, and below LeaseTTL less
+	// 2% and 2ms; default a third of LeaseTTL.
 	RenewEvery time.Duration
 
 	// Retention is how long a result is kept for replays. It should not end before
@@ -86,7 +89,7 @@ type Policy struct {
 	// Wait lets a call wait inside its attempt for another one that is at work. It is
 	// cut to half of what is left until the attempt's deadline, and to half of
 	// HeartbeatTimeout: nobody heartbeats meanwhile, and the body needs its half.
-	// Default: not at all. The attempt fails as busy, and Temporal retries it when the
+	// Not negative; default: not at all. The attempt fails as busy, and Temporal retries it when the
 	// lease should be over, which holds no worker slot.
 	Wait time.Duration
 
@@ -106,11 +109,15 @@ type Policy struct {
 	NoTakeover bool
 
 	// AtMostOnce never runs the body again after it was interrupted: calls fail with
-	// [TypeOutcomeUnknown] until an operator resolves or forgets the record. It
+	// [TypeOutcomeUnknown] until an operator resolves or forgets the record. A crash,
+	// a panic, a lost lease, a result that cannot be encoded, and an error that the
+	// body returns after its context has ended are interruptions; any other error is
+	// the body's word that nothing has happened, and its retry runs it again. It
 	// implies NoTakeover and excludes FailOpen.
 	AtMostOnce bool
 
-	// UnknownRetention is how long such a record is kept. Default 30 days.
+	// UnknownRetention is how long such a record is kept. Used with AtMostOnce only. Not
+	// below Retention; default 30 days, or Retention if that is longer.
 	UnknownRetention time.Duration
 
 	// FailOpen runs the body unguarded, without a token, while Redis is unavailable.
@@ -122,8 +129,10 @@ type Policy struct {
 	// succeeds, and Temporal has the result.
 	StrictMemo bool
 
-	// MemoiseFailures stores failures that Temporal would not retry, so that the next
-	// call of the operation fails the same way without running. Default: the next call
+	// MemoiseFailures stores non-retryable application errors, so that the next call
+	// of the operation fails the same way without running; also those that come
+	// through [Interceptor.Complete]. What a retry policy alone makes final is not
+	// stored: another caller's may not. Default: the next call
 	// runs the body.
 	MemoiseFailures bool
 
@@ -133,7 +142,9 @@ type Policy struct {
 	Seal func(context.Context) error
 
 	// Ledger is asked, before Redis, whether the operation has happened: its result
-	// is then returned and the body does not run, whatever Redis has forgotten.
+	// is then returned and the body does not run, whatever Redis has forgotten. The
+	// ledger does not know the input: other input under one key is a mismatch for as
+	// long as Redis has the record.
 	// pgxfence.Ledger makes one. Its error fails the attempt as it is, before
 	// anything has run.
 	Ledger func(ctx context.Context, key string) (result any, found bool, err error)
@@ -177,7 +188,9 @@ type Guard struct {
 
 // For guards an activity: its function, as given to the worker and to
 // workflow.ExecuteActivity, or the name that it is registered under, which it must be
-// if that is not the function's own.
+// if that is not the function's own. Build the guards in a function of the package, not
+// in a method of the activities' struct: the SDK registers every exported method as an
+// activity.
 func For(activity any, p Policy) Guard { return Guard{activity: activity, policy: p} }
 
 // ForDynamic guards whatever the worker's dynamic activity serves and For does not
@@ -217,7 +230,7 @@ func (p Policy) guard(o Options, observer primitives.Observer) primitives.GuardO
 		LeaseTTL: p.LeaseTTL, RenewEvery: p.RenewEvery, Retention: p.Retention, Wait: p.Wait,
 		MaxMemo: p.MaxMemo, MaxTakeovers: p.MaxTakeovers, NoTakeover: p.NoTakeover, AtMostOnce: p.AtMostOnce,
 		UnknownRetention: p.UnknownRetention, FailOpen: p.FailOpen, StrictMemo: p.StrictMemo,
-		Seal: p.Seal, Judge: judge, Observer: observer,
+		Seal: sealed(p.Seal), Judge: judge, Observer: observer,
 	}
 	if g.LeaseTTL == 0 {
 		g.LeaseTTL = o.LeaseTTL

@@ -15,7 +15,8 @@ type plan struct {
 	Policy
 
 	guard    *primitives.Guard
-	leaseTTL time.Duration // as the guard has it
+	params   []reflect.Type // of the activity's function, after the context; nil if it is not known
+	leaseTTL time.Duration  // as the guard has it
 	keepFor  time.Duration
 	observer observer
 	advise   sync.Once
@@ -38,7 +39,7 @@ func (k *Interceptor) add(g Guard, o Options) error {
 	if err := g.policy.check(fn); err != nil {
 		return err
 	}
-	p := &plan{Policy: g.policy, observer: observer{o.Observer}}
+	p := &plan{Policy: g.policy, observer: observer{o.Observer}, params: paramsOf(fn)}
 	guard, err := primitives.NewGuard(k.store, g.policy.guard(o, p.observer))
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package interceptor
 
 import (
 	"context"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,8 +21,8 @@ import (
 // data converter encodes them. In worker.Options.Plugins it works too, but finds no
 // converter there.
 //
-// When a worker starts, one line in the client's log names the guards whose
-// activities it does not have: a typing error would leave an activity unguarded.
+// When a worker starts, one line in the client's log (else slog's default) names the
+// guards whose activities it does not have: a typing error would leave an activity unguarded.
 func (k *Interceptor) Plugin() *temporal.SimplePlugin { return k.plugin }
 
 func (k *Interceptor) newPlugin() (*temporal.SimplePlugin, error) {
@@ -87,8 +88,11 @@ func (r *roll) call(key string) {
 	r.mu.Lock()
 	names, logger := r.workers[key], r.logger
 	r.mu.Unlock()
-	if len(names) == 0 || logger == nil { // it runs workflows only
+	if len(names) == 0 { // it runs workflows only
 		return
+	}
+	if logger == nil { // the client has none, or this is the worker's plugin alone
+		logger = sdklog.NewStructuredLogger(slog.Default())
 	}
 	var absent []string
 	for name := range r.kit.plans {

@@ -18,8 +18,8 @@ import (
 // temporal.ApplicationError.Type. Retryable ones carry a NextRetryDelay and, where
 // nothing is wrong, the benign category.
 const (
-	// TypeBusy: another call is at work. Retryable, after the lease of that one should
-	// be over. Its details are a [Busy].
+	// TypeBusy: another call is at work. Retryable, when the lease of that one should
+	// be over, or sooner if attempts are unlimited. Its details are a [Busy].
 	TypeBusy = "fencekit.Busy"
 	// TypeUnavailable: Redis cannot answer; the body has not run. Retryable.
 	TypeUnavailable = "fencekit.Unavailable"
@@ -77,8 +77,9 @@ func (c *call) refused(key primitives.Key, err error) error {
 		return c.failedBefore(key, failed)
 	case errors.As(err, &busy):
 		return c.busy(key, busy)
-	case errors.Is(err, primitives.ErrUnavailable):
-		return c.later(TypeUnavailable, err.Error(), c.backoff(), primitives.ErrUnavailable)
+	case errors.Is(err, primitives.ErrUnavailable): // why stands in the log: addresses are nothing for history
+		return c.later(TypeUnavailable, fmt.Sprintf("fencekit: redis cannot answer for key %s", key),
+			c.backoff(), primitives.ErrUnavailable)
 	case errors.Is(err, fence.ErrLeaseLost):
 		return c.later(TypeUnavailable, fmt.Sprintf("fencekit: the lease for key %s had run out before it arrived", key),
 			c.backoff(), fence.ErrLeaseLost)

@@ -87,12 +87,13 @@ func (r *guarded) do(ctx context.Context, fn func(context.Context) ([]byte, erro
 	}()
 	memo, err := r.body(held, fn)
 	r.watch.ended()
+	cut := err != nil && held.Err() != nil // what ended the context may have ended the body in the middle
 	verdict := r.judge(held, err)
 	returned = true
 	stop()
 	lost := lostCause(held)
 	if err != nil {
-		r.failed(ctx, err, lost, verdict)
+		r.failed(ctx, err, lost, verdict, cut)
 		return r.result, err
 	}
 	r.result.Memo = memo
@@ -134,17 +135,23 @@ func (r *guarded) judge(held context.Context, err error) Verdict {
 	return Abort
 }
 
-func (r *guarded) failed(ctx context.Context, err, lost error, verdict Verdict) {
+// failed ends an operation whose body has returned an error. An at-most-once body that
+// was cut short, or whose error says nothing about its effect, leaves its record as it
+// is, without a lease: its outcome is unknown.
+func (r *guarded) failed(ctx context.Context, err, lost error, verdict Verdict, cut bool) {
 	r.watch.failed(err, lost, verdict)
-	if lost != nil && r.sealed && r.guard.opts.AtMostOnce {
-		return // interrupted: its outcome is unknown
+	if doubt := cut && verdict.kind == abort || verdict.kind == inDoubt; r.sealed && r.guard.opts.AtMostOnce && (doubt || lost != nil) {
+		if lost == nil {
+			r.watch.aborted(false, r.claim.release(detached(ctx)))
+		}
+		return
 	}
 	switch verdict.kind {
 	case suspend:
-		r.watch.aborted(false, r.claim.Suspend(ctx, verdict.wait))
+		r.watch.suspended(r.claim.Suspend(ctx, verdict.wait))
 	case memoise:
 		r.watch.aborted(false, r.claim.Fail(ctx, verdict.memo))
-	case abort:
+	case abort, inDoubt:
 		r.abort(ctx, seen(err, r.claim.resource))
 	}
 }
@@ -210,11 +217,17 @@ const (
 	abort verdictKind = iota
 	suspend
 	memoise
+	inDoubt
 )
 
 // Abort is the default verdict: the operation has not happened, and the next call
 // runs it again.
 var Abort = Verdict{}
+
+// Unknown is the verdict that the error says nothing about whether the operation has
+// happened. Under GuardOptions.AtMostOnce the record stays for an operator; otherwise it
+// is [Abort].
+var Unknown = Verdict{kind: inDoubt}
 
 // Suspend is the verdict that the body has only started the operation, and that its
 // result arrives within d, from 50ms to 10 years; less or more counts as these. See

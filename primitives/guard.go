@@ -44,7 +44,8 @@ type GuardOptions struct {
 	// AtMostOnce never runs the body again after a crash, a panic or a lost lease in
 	// the middle of it: calls get an [*OutcomeUnknownError] until an operator completes
 	// or forgets the record. An error that the body returns is a known outcome, after
-	// which it may run again. It implies NoTakeover and excludes FailOpen.
+	// which it may run again; unless its context had ended, or Judge says [Unknown]. It
+	// implies NoTakeover and excludes FailOpen.
 	AtMostOnce bool
 
 	// UnknownRetention is how long the record of an at-most-once operation that was
@@ -149,7 +150,8 @@ type Op struct {
 	Key Key
 
 	// Resource names what the operation changes: operations on one resource run one
-	// after another, and share its fencing tokens. Default: the key itself, so that
+	// after another, and share its fencing tokens. It is part of the operation's
+	// identity, so it must follow from the key. Default: the key itself, so that
 	// only calls of the same operation exclude each other.
 	Resource string
 

@@ -117,6 +117,14 @@ func (w *watch) stored(err error, size int, kept bool) {
 	w.tell(e)
 }
 
+// suspended reports how suspending went. Whoever brings the result may have been faster:
+// then there is nothing left to suspend.
+func (w *watch) suspended(err error) {
+	if !errors.Is(err, fence.ErrLeaseLost) {
+		w.aborted(false, err)
+	}
+}
+
 func (w *watch) aborted(raised bool, err error) {
 	if err != nil {
 		w.tell(Event{Kind: EventAbortFailed, Err: err})

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the servers that the tests start, where it may: on Debian and its kin,
 # as root. Elsewhere it names the command and fails. What is there is left alone.
-# Then it builds the Temporal server, for which Go is enough.
+# Then it builds the Temporal server, for which Go is enough. `setup.sh demo` leaves
+# out what the tests alone need.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,10 +20,12 @@ have() {
 packages() (
 	# A line for each: is it there, and which Debian packages bring it?
 	missing=()
-	have cc gcc clang || missing+=(gcc libc6-dev) # for the race detector
 	have redis-server valkey-server || missing+=(redis-server)
 	have initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
-	have pgbouncer /usr/sbin/pgbouncer || missing+=(pgbouncer)
+	if [ "${1:-}" != demo ]; then
+		have cc gcc clang || missing+=(gcc libc6-dev) # for the race detector
+		have pgbouncer /usr/sbin/pgbouncer || missing+=(pgbouncer)
+	fi
 
 	if [ "${#missing[@]}" -eq 0 ]; then
 		echo "setup: all packages are there"
@@ -58,6 +61,11 @@ packages() (
 	fi
 )
 
-packages
+if ! have go; then
+	echo "setup: missing: go, 1.26 or later. See https://go.dev/doc/install" >&2
+	exit 1
+fi
+packages "$@"
+echo "setup: looking for the Temporal server; the first time this compiles for some minutes"
 temporal=$(go run ./internal/devstack/temporalbuild)
 echo "setup: Temporal: $temporal"
