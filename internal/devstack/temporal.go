@@ -124,6 +124,8 @@ func (s *Temporal) Options() client.Options {
 		HostPort:  s.address,
 		Namespace: s.Namespace(),
 		Logger:    log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+		// The SDK connects within 5 s or fails; a machine may stall for longer.
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: time.Minute},
 	}
 }
 

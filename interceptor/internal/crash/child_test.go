@@ -68,7 +68,8 @@ func runChild(text string) error {
 	rdb := redis.NewClient(&redis.Options{Addr: o.Redis, ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	c, err := client.NewLazyClient(client.Options{
-		HostPort: o.Temporal, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+		HostPort: o.Temporal, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: time.Minute}})
 	if err != nil {
 		return err
 	}
