@@ -60,11 +60,17 @@ func execution(info activity.Info) primitives.Execution {
 // them shows a part of the input.
 func (c *call) op(ctx context.Context, args []any) (op primitives.Op, err error) {
 	id := scoped(c.plan.Scope, c.info)
-	if c.plan.Scope != ScopeExecution || !c.info.IsLocalActivity {
+	// All attempts of a local activity share the caller's values, which a body may have
+	// changed, or be changing. Where the ids are enough, the input counts at first only.
+	shared := c.info.IsLocalActivity && c.plan.Scope == ScopeExecution
+	if !shared || c.info.Attempt == 1 {
 		if id.Input, op.Fingerprint, err = c.input(ctx, args); err != nil {
 			return op, err
 		}
-	} // else the ids are enough, and all attempts share the caller's values, which a body may have changed
+	}
+	if shared {
+		id.Input, op.Fingerprint = "", primitives.Fingerprint{}
+	}
 	if op.Key, err = primitives.NewKey(readable(id.Type), id); err != nil {
 		return op, err
 	}
