@@ -2,6 +2,7 @@ package interceptor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -37,10 +38,11 @@ var _ sdk.WorkerInterceptor = (*Interceptor)(nil)
 // primitives.Store.Check for that. An option that breaks its rule, or contradicts
 // another, is a *primitives.OptionError that names it.
 func New(opts Options) (*Interceptor, error) {
-	if opts.Redis == nil {
-		return nil, &primitives.OptionError{Field: "Redis", Rule: "is nil"}
-	}
 	store, err := primitives.New(opts.Redis, opts.Store)
+	var o *primitives.OptionError
+	if errors.As(err, &o) && o.Field == "client" { // which is called Redis here
+		return nil, &primitives.OptionError{Field: "Redis", Rule: o.Rule}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 	t.Cleanup(func() { _ = ring.Close() })
 	guard := func(p Policy) func(*Options) { return func(o *Options) { o.Guards = []Guard{For(pay, p)} } }
 	for field, edits := range map[string][]func(*Options){
-		"client": {
+		"Redis": {
 			func(o *Options) { o.Redis = nil },
 			func(o *Options) { o.Redis = ring },
 			func(o *Options) { o.Redis = (*redis.Client)(nil) },
