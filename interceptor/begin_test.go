@@ -113,7 +113,8 @@ func TestBusyIsRetriedWithinScheduleToClose(t *testing.T) {
 	require.Equal(t, "done", out)
 }
 
-// C07: what Temporal would not retry is memoised by option, and fails the same way again.
+// C07: what is flagged as non-retryable is memoised by option, and fails the same way
+// again. What only one caller's retry policy calls final is not.
 func TestMemoisedFailures(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, interceptor.For("decline", memoising(longFixed)), interceptor.For("by-policy", memoising(longFixed)), interceptor.For("default", longFixed))
@@ -151,12 +152,12 @@ func TestMemoisedFailures(t *testing.T) {
 		_, err := e.run(p)
 		require.Equal(t, "Declined", failure(t, err).Type())
 	}
-	require.Equal(t, 2, runs.runs())
+	require.Equal(t, 3, runs.runs())
 	for range 2 {
 		_, err := e.run(call("default"))
 		require.Equal(t, "Declined", failure(t, err).Type())
 	}
-	require.Equal(t, 4, runs.runs(), "by default nothing is memoised")
+	require.Equal(t, 5, runs.runs(), "by default nothing is memoised")
 }
 
 // C07: a failure that is worth a retry is never memoised.
