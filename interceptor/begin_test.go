@@ -115,7 +115,8 @@ func TestBusyIsRetriedWithinScheduleToClose(t *testing.T) {
 	require.Equal(t, "done", out)
 }
 
-// C07: what Temporal would not retry is memoised by option, and fails the same way again.
+// C07: what is flagged as non-retryable is memoised by option, and fails the same way
+// again. What only one caller's retry policy calls final is not.
 func TestMemoisedFailures(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, interceptor.For("decline", memoising(longFixed)), interceptor.For("by-policy", memoising(longFixed)), interceptor.For("default", longFixed))

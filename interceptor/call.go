@@ -25,7 +25,7 @@ type call struct {
 	codec codec
 
 	attempt      primitives.Attempt // of the body, once it runs
-	sealFailure  error              // of the Seal hook
+	hookFailure  error              // of the Ledger or the Seal hook
 	encodeFailed bool               // the body has succeeded, its result cannot be encoded
 }
 
@@ -65,8 +65,8 @@ func (c *call) run(ctx context.Context, in *sdk.ExecuteActivityInput, next execu
 		return nil, b.err
 	case err != nil && b.returned:
 		return nil, c.notStored(op.Key, err)
-	case c.sealFailure != nil:
-		return nil, c.sealFailure
+	case c.hookFailure != nil:
+		return nil, c.hookFailure
 	case err != nil && canceled(ctx, err):
 		return nil, context.Cause(ctx) // as which Temporal must know it
 	case err != nil:
@@ -128,7 +128,7 @@ func sealed(hook func(context.Context) error) func(context.Context) error {
 	}
 	return func(ctx context.Context) error {
 		err := hook(ctx)
-		callFrom(ctx).sealFailure = err
+		callFrom(ctx).hookFailure = err
 		return err
 	}
 }
@@ -139,6 +139,7 @@ func (c *call) fromLedger(ctx context.Context, op primitives.Op) (result any, fo
 		return nil, false, nil
 	}
 	result, found, err = c.plan.Ledger(ctx, op.Key.String())
+	c.hookFailure = err
 	if found && err == nil {
 		err = c.sameInput(ctx, op)
 	}

@@ -40,8 +40,8 @@ var _ sdk.WorkerInterceptor = (*Interceptor)(nil)
 func New(opts Options) (*Interceptor, error) {
 	store, err := primitives.New(opts.Redis, opts.Store)
 	var o *primitives.OptionError
-	if errors.As(err, &o) && o.Field == "client" { // as it is called there
-		err = &primitives.OptionError{Field: "Redis", Rule: o.Rule}
+	if errors.As(err, &o) && o.Field == "client" { // which is called Redis here
+		return nil, &primitives.OptionError{Field: "Redis", Rule: o.Rule}
 	}
 	if err != nil {
 		return nil, err

@@ -17,6 +17,9 @@ import (
 func log(ctx context.Context, e primitives.Event) {
 	logger := activity.GetLogger(ctx)
 	fields := fieldsOf(e)
+	if !theirs(ctx, e) {
+		fields = append(fields, errorFields(e.Err)...)
+	}
 	switch e.Kind {
 	case primitives.EventBegan:
 		level := logger.Debug
@@ -61,7 +64,17 @@ func fieldsOf(e primitives.Event) (fields []any) {
 	if e.Bytes > 0 {
 		add("MemoBytes", e.Bytes)
 	}
-	return append(fields, errorFields(e.Err)...)
+	return fields
+}
+
+// theirs reports whether the error of an event is one of a body or a hook, which are
+// theirs to log. It may wrap an error of this kit, and say more around it.
+func theirs(ctx context.Context, e primitives.Event) bool {
+	if e.Kind == primitives.EventFailed {
+		return true
+	}
+	c := callFrom(ctx)
+	return c != nil && c.hookFailure != nil && errors.Is(e.Err, c.hookFailure)
 }
 
 // errorFields are what is known of an error, without the names in its text where a
@@ -94,7 +107,7 @@ func errorFields(err error) []any {
 	if isType(err, TypeKeyError) {
 		return []any{"Error", err.Error()}
 	}
-	return nil // somebody else's, of a body or a hook: it is theirs to log
+	return nil
 }
 
 // isType reports whether err is an application error of a type.
