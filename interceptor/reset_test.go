@@ -88,16 +88,16 @@ func TestResetWhileTheBodyRuns(t *testing.T) {
 	p.Options.HeartbeatTimeout = 2 * time.Second
 	run := e.start(p)
 	first := s.next()
-	second := s.next() // the server has given the first up
+	second := s.later(first) // the server has given the first up
 	require.Greater(t, second.info.Attempt, first.info.Attempt)
 	require.NoError(t, db.sign(second.zombie(), "second"))
 	e.resetNow(run, first)
-	before, third := second, s.next()
+	before, third := second, s.later(second)
 	for range 20 { // which may have begun before the reset, if that took long
 		if third.info.Attempt <= before.info.Attempt {
 			break
 		}
-		before, third = third, s.next()
+		before, third = third, s.later(third)
 	}
 	require.LessOrEqual(t, third.info.Attempt, before.info.Attempt)
 	require.Equal(t, primitives.TakenOver, third.attempt.Outcome)

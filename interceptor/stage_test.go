@@ -72,6 +72,17 @@ func (s *stage) next() *entrance {
 	}
 }
 
+// later is the next run with a higher token. On a machine that stands still, an attempt
+// may get to its body after the one that has taken over from it.
+func (s *stage) later(than *entrance) *entrance {
+	s.e.Helper()
+	for {
+		if r := s.next(); r.token() > than.token() {
+			return r
+		}
+	}
+}
+
 // over asserts that no run has begun that the test has not met.
 func (s *stage) over() {
 	s.e.Helper()

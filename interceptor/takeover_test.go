@@ -26,7 +26,7 @@ func TestNextAttemptTakesOverAndTheOldOneIsFenced(t *testing.T) {
 	run := e.start(staged("sign", "x", 2*time.Second))
 
 	first := s.next()
-	second := s.next()
+	second := s.later(first)
 	require.NotEmpty(t, seen.began(primitives.TakenOver))
 	require.Positive(t, second.attempt.Takeovers)
 	require.Greater(t, second.token(), first.token())
@@ -101,7 +101,7 @@ func TestZombieWithoutHeartbeatsLearnsFromTheLease(t *testing.T) {
 	run := e.start(p)
 
 	first := s.next()
-	second := s.next()
+	second := s.later(first)
 	cause := first.ends(t)
 	require.ErrorIs(t, cause, fence.ErrLeaseLost)
 	var lost *primitives.LostError
@@ -162,7 +162,7 @@ func TestTwoAttemptsOfALocalActivityInOneProcess(t *testing.T) {
 	run := e.start(p)
 
 	first := s.next()
-	second := s.next()
+	second := s.later(first)
 	require.Greater(t, second.token(), first.token())
 	require.NotEqual(t, first.attempt.Token.Owner, second.attempt.Token.Owner)
 	first.give("first")

@@ -87,7 +87,7 @@ func TestRetriesOutlastTheLeaseOfACrashedAttempt(t *testing.T) {
 
 	e.opts.Redis = shared
 	e.worker(s.register)
-	second := s.next()
+	second := s.later(first)
 	require.GreaterOrEqual(t, time.Since(first.info.StartedTime), ttl)
 	require.Greater(t, second.token(), first.token())
 	require.NotEmpty(t, seen.began(primitives.Reclaimed))
