@@ -2,7 +2,9 @@ package interceptor_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"os"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -24,9 +26,9 @@ import (
 func TestAGuardedActivityAllocatesNoMoreThanStated(t *testing.T) { //nolint:paralleltest // counts allocations
 	server, err := sharedRedis()
 	require.NoError(t, err)
-	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	rdb := server.Client(func(o *redis.Options) { o.ContextTimeoutEnabled, o.ReadTimeout = true, stall })
 	kit, err := interceptor.New(interceptor.Options{
-		Redis: rdb, Store: primitives.Options{Prefix: "allocations"},
+		Redis: rdb, Store: primitives.Options{Prefix: fmt.Sprintf("allocations-%d-%d", os.Getpid(), queues.Add(1)), Timeout: stall},
 		Guards: []interceptor.Guard{
 			interceptor.For("guarded", interceptor.Policy{}), // the environment gives each call an activity id of its own
 			interceptor.For("replayed", interceptor.Policy{Scope: interceptor.ScopeNamespace}),

@@ -21,10 +21,10 @@ import (
 func TestClockOfRedisJumps(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: true})
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: true, ReadTimeout: stall})
 	t.Cleanup(func() { _ = rdb.Close() })
 	e := &env{T: t, logs: &lines{}, opts: interceptor.Options{
-		Redis: rdb, Store: primitives.Options{Prefix: "clock"},
+		Redis: rdb, Store: primitives.Options{Prefix: "clock", Timeout: stall},
 		Guards: []interceptor.Guard{interceptor.For("sign", interceptor.Policy{
 			LeaseTTL: forever, RenewEvery: 100 * time.Millisecond, NoTakeover: true, Scope: interceptor.ScopeNamespace})},
 	}}

@@ -2,6 +2,7 @@ package interceptor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
@@ -96,15 +99,34 @@ func newEnv(t *testing.T, guards ...interceptor.Guard) *env {
 	s, err := sharedTemporal()
 	require.NoError(t, err)
 	queue := fmt.Sprintf("t%d-%d", os.Getpid(), queues.Add(1))
-	rdb := redis.NewClient(&redis.Options{Addr: r.Addr(), ContextTimeoutEnabled: true})
+	rdb := redis.NewClient(&redis.Options{Addr: r.Addr(), ContextTimeoutEnabled: true, ReadTimeout: stall, WriteTimeout: stall})
 	t.Cleanup(func() { _ = rdb.Close() })
 	e := &env{T: t, queue: queue, rdb: rdb, logs: &lines{}}
 	e.client = s.ClientForTest(t, func(o *client.Options) { o.Logger = e.logs })
-	e.opts = interceptor.Options{Redis: rdb, Store: primitives.Options{Prefix: queue, Timeout: 10 * time.Second}, Guards: guards}
+	e.opts = interceptor.Options{Redis: rdb, Store: primitives.Options{Prefix: queue, Timeout: stall}, Guards: guards}
 	return e
 }
 
-func (e *env) ctx() context.Context { return e.Context() }
+// stall is what a client waits for a machine that stands still for some seconds, as
+// those of a CI do: the tests go on after that as if nothing had been.
+const stall = 30 * time.Second
+
+// tooLong is for one call of a test. What comes later than that never comes.
+const tooLong = 3 * time.Minute
+
+var errTooLong = fmt.Errorf("a call of the test itself, by e.ctx(), had no answer within %v", tooLong)
+
+// ctx is for one call that the test makes.
+func (e *env) ctx() context.Context {
+	ctx, cancel := context.WithTimeoutCause(e.Context(), tooLong, errTooLong)
+	e.Cleanup(func() {
+		if errors.Is(context.Cause(ctx), errTooLong) {
+			e.Log(errTooLong)
+		}
+		cancel()
+	})
+	return ctx
+}
 
 func (e *env) interceptor() *interceptor.Interceptor {
 	e.Helper()
@@ -126,12 +148,48 @@ func (e *env) workerWith(k *interceptor.Interceptor, register func(worker.Regist
 	for _, edit := range edits {
 		edit(&o)
 	}
-	w := worker.New(e.client, e.queue, o)
-	w.RegisterWorkflowWithOptions(runOne, workflow.RegisterOptions{Name: "run-one"})
-	register(w)
-	require.NoError(e, w.Start())
+	var w worker.Worker
+	e.insist(func() error { // one that could not start cannot try again
+		w = worker.New(e.client, e.queue, o)
+		w.RegisterWorkflowWithOptions(runOne, workflow.RegisterOptions{Name: "run-one"})
+		register(w)
+		return w.Start()
+	})
 	e.Cleanup(w.Stop)
 	return w
+}
+
+// insist makes a call of the server until there is an answer.
+func (e *env) insist(call func() error) {
+	e.Helper()
+	require.NoError(e, insist(call))
+}
+
+// insist repeats a call that had no answer in time. It may have been heard all the same,
+// so that an error of a later one, such as that it is done already, is an answer, too.
+func insist(call func() error) error {
+	err := call()
+	if !unanswered(err) {
+		return err
+	}
+	for end := time.Now().Add(time.Minute); unanswered(err) && time.Now().Before(end); time.Sleep(soon) {
+		err = call()
+	}
+	if unanswered(err) {
+		return err
+	}
+	return nil
+}
+
+// unanswered reports whether err is that of a server which stands still, or has just
+// come up.
+func unanswered(err error) bool {
+	var (
+		late    *serviceerror.DeadlineExceeded
+		away    *serviceerror.Unavailable
+		unready *serviceerror.NamespaceNotFound
+	)
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &late) || errors.As(err, &away) || errors.As(err, &unready)
 }
 
 // plan is what the workflow run-one does: one activity.
@@ -173,9 +231,32 @@ func runOne(ctx workflow.Context, p plan) (any, error) {
 // start starts run-one.
 func (e *env) start(p plan) client.WorkflowRun {
 	e.Helper()
-	run, err := e.client.ExecuteWorkflow(e.ctx(), client.StartWorkflowOptions{TaskQueue: e.queue}, "run-one", p)
+	run, err := e.execute(client.StartWorkflowOptions{}, "run-one", p)
 	require.NoError(e, err)
 	return run
+}
+
+// execute starts a workflow on e's queue, and only once, however often it has to ask.
+func (e *env) execute(o client.StartWorkflowOptions, workflow string, args ...any) (run client.WorkflowRun, err error) {
+	o.TaskQueue, o.ID = e.queue, fmt.Sprintf("%s-%d", e.queue, queues.Add(1))
+	o.WorkflowIDReusePolicy = enums.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE
+	var last error
+	err = insist(func() error {
+		run, last = e.client.ExecuteWorkflow(e.ctx(), o, workflow, args...)
+		return last
+	})
+	return run, errors.Join(err, last)
+}
+
+// terminate and cancel end a run from outside.
+func (e *env) terminate(run client.WorkflowRun) {
+	e.Helper()
+	e.insist(func() error { return e.client.TerminateWorkflow(e.ctx(), run.GetID(), run.GetRunID(), "test") })
+}
+
+func (e *env) cancel(run client.WorkflowRun) {
+	e.Helper()
+	e.insist(func() error { return e.client.CancelWorkflow(e.ctx(), run.GetID(), run.GetRunID()) })
 }
 
 // run runs it to its end.
@@ -229,10 +310,17 @@ func (l *lines) with(text string) (found []string) {
 	return found
 }
 
-// eventually waits for something that no signal announces.
+// eventually waits for something that no signal announces. It asks on the goroutine of
+// the test, so that ok may require, too.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, time.Minute, 10*time.Millisecond, what)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(2 * time.Minute); !ok(); <-tick.C {
+		if time.Now().After(end) {
+			require.Fail(t, "waited in vain", what)
+		}
+	}
 }
 
 // named registers an activity under a name.

@@ -2,6 +2,7 @@ package interceptor_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -71,11 +72,57 @@ func (s *stage) next() *entrance {
 	}
 }
 
+// later is the next run with a higher token. On a machine that stands still, an attempt
+// may get to its body after the one that has taken over from it.
+func (s *stage) later(than *entrance) *entrance {
+	s.e.Helper()
+	for {
+		if r := s.next(); r.token() > than.token() {
+			return r
+		}
+	}
+}
+
 // over asserts that no run has begun that the test has not met.
 func (s *stage) over() {
 	s.e.Helper()
 	require.Empty(s.e, s.runs, "runs of the body")
 }
+
+// giveFurther lets every further run return value: those that Temporal begins because a
+// machine stood still for longer than an attempt may take.
+func (s *stage) giveFurther(value string) {
+	done := s.e.Context().Done()
+	go func() {
+		for {
+			select {
+			case r := <-s.runs:
+				r.give(value)
+			case <-done:
+				return
+			}
+		}
+	}()
+}
+
+// oneAtATime has an attempt wait, before the guard sees it, until the one before has
+// returned from its guard, or until early is closed.
+func oneAtATime(early <-chan struct{}) func(*worker.Options) {
+	turn := make(chan struct{}, 1)
+	return before(&around{do: func(ctx context.Context, in *executeInput, next executeNext) (any, error) {
+		select {
+		case turn <- struct{}{}:
+			defer func() { <-turn }()
+		case <-early:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		return next(ctx, in)
+	}})
+}
+
+// heartbeatsOften has the SDK send heartbeats each second, whatever their timeout.
+func heartbeatsOften(o *worker.Options) { o.MaxHeartbeatThrottleInterval = time.Second }
 
 func (r *entrance) give(value string) { r.answer <- answer{value: value} }
 func (r *entrance) fail(err error)    { r.answer <- answer{err: err} }
@@ -104,14 +151,45 @@ func await[T any](t testing.TB, c <-chan T, what string) (v T) {
 
 // heard is an observer that keeps what it is told.
 type heard struct {
-	mu  sync.Mutex
-	all []primitives.Event
+	mu      sync.Mutex
+	all     []primitives.Event
+	started time.Time // when the first attempt that was busy started, for the server
 }
 
-func (h *heard) Observe(_ context.Context, e primitives.Event) {
+func (h *heard) Observe(ctx context.Context, e primitives.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.all = append(h.all, e)
+	if h.started.IsZero() && activity.IsActivity(ctx) && errors.Is(e.Err, primitives.ErrBusy) {
+		h.started = activity.GetInfo(ctx).StartedTime
+	}
+}
+
+// busy are the refusals because somebody else is at work.
+func (h *heard) busy() (found []primitives.Event) {
+	for _, e := range h.kind(primitives.EventRefused) {
+		if errors.Is(e.Err, primitives.ErrBusy) {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// began are the beginnings with an outcome.
+func (h *heard) began(o primitives.Outcome) (found []primitives.Event) {
+	for _, e := range h.kind(primitives.EventBegan) {
+		if e.Outcome == o {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// firstBusy is when the first attempt that was busy started, for the server.
+func (h *heard) firstBusy() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.started
 }
 
 // kind are the events of one kind.
