@@ -74,7 +74,7 @@ func (r *Run) before(ctx context.Context, s *Step) error {
 func (r *Run) after(s *Step) {
 	r.mu.Lock()
 	hit := r.point == AfterStep(s.N) || r.point == AfterComplete && r.completes(s)
-	if s.effect() {
+	for range s.effects() {
 		r.effects++
 		hit = hit || r.point == AfterEffect(r.effects)
 	}
