@@ -183,9 +183,12 @@ func (r *Run) bodyBegins(ctx context.Context) {
 
 func (r *Run) bodyEnds(err error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.phase, r.bodyErr = Ending, err
 	close(r.returned)
+	r.mu.Unlock()
+	if r.call.held {
+		letRun()
+	}
 }
 
 // recorder writes down what the guard tells of a run, and passes it on.

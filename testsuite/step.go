@@ -69,8 +69,11 @@ func (s Step) String() string {
 		text = strings.ToValidUTF8(text[:most], "") + "..."
 	}
 	at := s.Source
-	if at == "" {
+	switch {
+	case at == "" && s.guards:
 		at = "the guard's " + string(s.Phase)
+	case at == "":
+		at = "an unknown place in the " + string(s.Phase)
 	}
 	return fmt.Sprintf("statement %d (%s): %s\n\tat %s", s.N, s.System, text, at)
 }
