@@ -72,6 +72,30 @@ func TestProofWithoutTakeover(t *testing.T) {
 	}
 }
 
+// An at-most-once activity that dies has happened or not, and nobody knows; more than
+// that it must not be.
+func TestProofOfAtMostOnce(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, database(t))
+	p := policy()
+	p.AtMostOnce = true
+	charge := func(ctx context.Context, _ order) error {
+		key, err := interceptor.IdempotencyKey(ctx, "charge")
+		if err != nil {
+			return err
+		}
+		return s.pay(ctx, key)
+	}
+	halves := func(ctx context.Context, o order) error { return errors.Join(charge(ctx, o), settled(s)(ctx, o)) }
+	s.kit.Guard(interceptor.For("charge", p), interceptor.For("halves", p))
+	s.kit.Register(charge, registerAs("charge"))
+	s.kit.Register(halves, registerAs("halves"))
+	proof := testsuite.Proof{Activity: "charge", Input: order{Account: 1}, Reset: s.reset, State: s.state}
+	testsuite.ProveIdempotent(t, s.kit, proof)
+	proof.Activity = "halves"
+	requireFails(t, tried(func(f *fakeT) { testsuite.ProveIdempotent(f, s.kit, proof) }), "the state is", "Paid:1")
+}
+
 // A fenced write to Redis.
 func TestProofOfAGate(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,9 @@ var (
 	_ pgx.CopyFromTracer = (*tracer)(nil)
 )
 
+// stateStale is the SQLSTATE by which the schema of pgxfence refuses an old token.
+const stateStale = "ZF001"
+
 type stepKey struct{}
 
 // sent is a step that is under way.
@@ -80,7 +83,7 @@ func (r *Run) answered(s *Step, err error, tags []pgconn.CommandTag) {
 		s.Err = err
 	}
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "ZF001" {
+	if errors.As(err, &pg) && pg.Code == stateStale {
 		s.Refused = true
 	}
 	for _, tag := range tags {
