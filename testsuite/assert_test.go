@@ -49,6 +49,42 @@ func newWorld(t *testing.T) (w worldOfRuns) {
 	return w
 }
 
+// twice are two runs of an operation whose body ran both times, and the guard did not
+// store the first result: Redis was down when it came, or all the time.
+func twice(t *testing.T, down testsuite.Point) (first, second *testsuite.Run) {
+	t.Helper()
+	kit, c := newCounter(t, interceptor.Policy{FailOpen: true})
+	call := kit.Call(c.Count, "jo")
+	if down == testsuite.BeforeComplete {
+		first = call.FreezeAt(down)
+		require.True(t, first.Frozen())
+		kit.RedisDown()
+		first.Thaw()
+	} else {
+		kit.RedisDown()
+		first = call.Execute()
+	}
+	kit.RedisUp()
+	second = first.NextAttempt()
+	require.NoError(t, first.Err())
+	require.NoError(t, second.Err())
+	require.EqualValues(t, 2, c.runs.Load())
+	return first, second
+}
+
+// A body that ran counts, whatever became of its result.
+func TestExecutedOnceCountsBodies(t *testing.T) {
+	t.Parallel()
+	for name, down := range map[string]testsuite.Point{"memo failed": testsuite.BeforeComplete, "fail open": testsuite.BeforeBody} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first, second := twice(t, down)
+			requireFails(t, tried(func(f *fakeT) { testsuite.RequireExecutedOnce(f, first, second) }), "2 of 2 deliveries")
+			requirePasses(t, tried(func(f *fakeT) { testsuite.RequireExecutedOnce(f, first) }))
+		})
+	}
+}
+
 // Every assertion passes where it should, and fails with a text that says what the run
 // was instead.
 func TestAssertions(t *testing.T) {

@@ -1,6 +1,7 @@
 package testsuite
 
 import (
+	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -85,7 +86,17 @@ const (
 
 // String is the delivery for messages.
 func (d Delivery) String() string {
-	return [...]string{"the next attempt", "a duplicate of the attempt", "another workflow's call", "the attempt after a reset"}[d]
+	switch d {
+	case NextAttempt:
+		return "the next attempt"
+	case Duplicate:
+		return "a duplicate of the attempt"
+	case OtherWorkflow:
+		return "another workflow's call"
+	case AfterReset:
+		return "the attempt after a reset"
+	}
+	return fmt.Sprintf("delivery %d", int(d))
 }
 
 // Redeliver prepares the same call again.

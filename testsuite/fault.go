@@ -35,8 +35,8 @@ const (
 func atOnce(err error) error { return fmt.Errorf("%w (%w)", err, redis.ErrClosed) }
 
 // pass sends a command, or what the fault makes of it.
-func (f *faults) pass(cmds []redis.Cmder, send func() error) error {
-	fault, lost := f.next()
+func (f *faults) pass(cmds []redis.Cmder, renewal bool, send func() error) error {
+	fault, lost := f.next(renewal)
 	switch {
 	case fault == down:
 		return atOnce(errors.New("dial tcp: connection refused"))
@@ -52,10 +52,12 @@ func (f *faults) pass(cmds []redis.Cmder, send func() error) error {
 	return send()
 }
 
-func (f *faults) next() (now fault, lost bool) {
+// next is what happens to a command. Renewals are not counted: when they come is a matter
+// of time.
+func (f *faults) next(renewal bool) (now fault, lost bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.loseFrom > 0 {
+	if f.loseFrom > 0 && !renewal {
 		f.loseFrom--
 		lost = f.loseFrom == 0
 	}
@@ -92,7 +94,8 @@ func (k *Kit) RedisSlow() { k.faults.set(slow) }
 func (k *Kit) RedisUp() { k.faults.set(noFault) }
 
 // LoseReply loses the reply to the n-th Redis command from now, from 1: it happens, and
-// the connection breaks.
+// the connection breaks. Renewals of leases are not counted: when they come is a matter
+// of time.
 func (k *Kit) LoseReply(n int) {
 	k.faults.mu.Lock()
 	defer k.faults.mu.Unlock()

@@ -245,9 +245,9 @@ func (pr *prover) zombie(n int, a against, overlap bool) (frozen, blocked bool, 
 
 // aftermath: in the end everything has happened once.
 func (pr *prover) aftermath(n int, zombie, successor *Run, a against) *finding {
-	f := pr.settle(successor)
+	_, f := pr.settle(successor)
 	if f == nil && a.rival {
-		f = pr.settle(zombie)
+		_, f = pr.settle(zombie)
 	}
 	if f == nil {
 		f = pr.right(a.wants)

@@ -69,9 +69,9 @@ func (pr *prover) handover(first, n int, a against) (frozen bool, f *finding) {
 	pr.letEnd(zombie, rival)
 	rival.Thaw()
 	zombie.Wait()
-	f = pr.settle(zombie)
+	_, f = pr.settle(zombie)
 	if f == nil {
-		f = pr.settle(rival)
+		_, f = pr.settle(rival)
 	}
 	if f == nil {
 		f = pr.right(a.wants)

@@ -52,14 +52,14 @@ func (h hook) watched(ctx context.Context, cmds []redis.Cmder, send func() error
 	r, stray := h.kit.owner(ctx)
 	if stray {
 		if _, guards := source(); guards || r == nil { // renewals; or the test itself
-			return h.kit.faults.pass(cmds, send)
+			return h.kit.faults.pass(cmds, guards, send)
 		}
 	}
 	s := &Step{System: Redis, Text: commandText(cmds), Stray: stray}
 	if err := r.before(ctx, s); err != nil {
 		return err
 	}
-	err := h.kit.faults.pass(cmds, send)
+	err := h.kit.faults.pass(cmds, false, send)
 	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") { // it comes again with its text
 		r.forget(s)
 		return err

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 
@@ -122,3 +123,48 @@ func TestActivityByName(t *testing.T) {
 }
 
 func registerAs(name string) activity.RegisterOptions { return activity.RegisterOptions{Name: name} }
+
+// What is nobody's name has one all the same.
+func TestUnknownDelivery(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "delivery 9", testsuite.Delivery(9).String())
+	require.Equal(t, "a duplicate of the attempt", testsuite.Duplicate.String())
+}
+
+// The reply that is lost is that of a command of the activity's, however many renewals
+// come before it.
+func TestLostReplyIsNotARenewals(t *testing.T) {
+	t.Parallel()
+	kit := testsuite.New(t, testsuite.Options{})
+	var renewed atomic.Int64
+	kit.Redis().AddHook(counting{&renewed})
+	slow := func(ctx context.Context) error {
+		kit.LoseReply(1)
+		for before := renewed.Load(); renewed.Load() < before+2; {
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(time.Millisecond):
+			}
+		}
+		if err := kit.Redis().Ping(ctx).Err(); err == nil {
+			return errors.New("the reply was not lost")
+		}
+		return kit.Redis().Ping(ctx).Err()
+	}
+	kit.Guard(interceptor.For("slow", interceptor.Policy{LeaseTTL: 10 * time.Second, RenewEvery: 10 * time.Millisecond}))
+	kit.Register(slow, registerAs("slow"))
+	testsuite.RequireExecuted(t, kit.Execute("slow"))
+}
+
+// counting counts pipelines that were answered.
+type counting struct{ n *atomic.Int64 }
+
+func (c counting) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (c counting) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (c counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		defer c.n.Add(1)
+		return next(ctx, cmds)
+	}
+}

@@ -16,23 +16,30 @@ const runLabel = "fencekit-run"
 
 func (r *Run) label() string { return fmt.Sprintf("%p", r) }
 
-// lingering is how long goroutines that the body has started may take to end after it.
-const lingering = 250 * time.Millisecond
+// turn is a while in which other goroutines come to run. What is waited for is counted
+// in turns, not in time, so that a process that is stopped or starved does not miss it.
+const turn = time.Millisecond
+
+// lingering is how many turns goroutines that the body has started may take to end after
+// it.
+const lingering = 250
 
 // outlive returns where the goroutines stand that the body has started and that do not
 // end after it. It waits for them a while, so that what they still send is seen.
 func (r *Run) outlive() []string {
 	homes := r.kit.homes(r.call.fn)
-	for until := time.Now().Add(lingering); ; time.Sleep(time.Millisecond) {
-		left := labelled(r.label(), homes)
-		if len(left) == 0 || time.Now().After(until) {
-			return left
+	var left []string
+	for range lingering {
+		if left = labelled(r.label(), homes); len(left) == 0 {
+			break
 		}
+		time.Sleep(turn)
 	}
+	return left
 }
 
-// holding is how long a step of another goroutine than the body's is held back.
-const holding = 25 * time.Millisecond
+// holding is how many turns a step of another goroutine than the body's is held back.
+const holding = 25
 
 // holdBack lets the body return first, if it does not wait for the goroutine that calls:
 // a write that races with the return is then seen to come after it.
@@ -46,9 +53,20 @@ func (r *Run) holdBack() {
 	if !other {
 		return
 	}
-	select {
-	case <-r.returned:
-	case <-time.After(holding):
+	for range holding {
+		select {
+		case <-r.returned:
+			return
+		case <-time.After(turn):
+		}
+	}
+}
+
+// letRun lets goroutines send what they are about to, before the body's context ends and
+// they only fail: another time they may be faster.
+func letRun() {
+	for range holding {
+		time.Sleep(turn)
 	}
 }
 

@@ -172,6 +172,16 @@ var plants = []plant{
 		},
 	},
 	{
+		name: "goroutine that is a statement and nothing else", cause: "goroutine that outlives the body",
+		faulty: func(s *shop) body {
+			return func(ctx context.Context, o order) error {
+				go s.pool.Exec(ctx, "UPDATE accounts SET status = 'settled' WHERE id = $1", o.Account) //nolint:errcheck // nobody waits for it
+				return nil
+			}
+		},
+		right: settled,
+	},
+	{
 		name: "goroutine that has not written yet", cause: "goroutine that outlives the body",
 		faulty: func(s *shop) body {
 			return func(ctx context.Context, o order) error {

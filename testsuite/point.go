@@ -37,7 +37,8 @@ func BeforeStep(n int) Point { return Point{kind: beforeStep, n: n} }
 func AfterStep(n int) Point { return Point{kind: afterStep, n: n} }
 
 // AfterEffect is the point after the n-th step of the body that changed something, from
-// 1. A change in a transaction that has not committed is none.
+// 1. A change in a transaction is none before that has committed; then the point is after
+// the COMMIT, for each of them.
 func AfterEffect(n int) Point { return Point{kind: afterEffect, n: n} }
 
 // String is the point for messages.

@@ -2,6 +2,7 @@ package testsuite_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -71,6 +72,30 @@ func TestProofWithoutTakeover(t *testing.T) {
 	}
 }
 
+// An at-most-once activity that dies has happened or not, and nobody knows; more than
+// that it must not be.
+func TestProofOfAtMostOnce(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, database(t))
+	p := policy()
+	p.AtMostOnce = true
+	charge := func(ctx context.Context, _ order) error {
+		key, err := interceptor.IdempotencyKey(ctx, "charge")
+		if err != nil {
+			return err
+		}
+		return s.pay(ctx, key)
+	}
+	halves := func(ctx context.Context, o order) error { return errors.Join(charge(ctx, o), settled(s)(ctx, o)) }
+	s.kit.Guard(interceptor.For("charge", p), interceptor.For("halves", p))
+	s.kit.Register(charge, registerAs("charge"))
+	s.kit.Register(halves, registerAs("halves"))
+	proof := testsuite.Proof{Activity: "charge", Input: order{Account: 1}, Reset: s.reset, State: s.state}
+	testsuite.ProveIdempotent(t, s.kit, proof)
+	proof.Activity = "halves"
+	requireFails(t, tried(func(f *fakeT) { testsuite.ProveIdempotent(f, s.kit, proof) }), "the state is", "Paid:1")
+}
+
 // A fenced write to Redis.
 func TestProofOfAGate(t *testing.T) {
 	t.Parallel()
@@ -131,6 +156,55 @@ func TestCrashAfterEffect(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "paid", w.(world).Status)
 	testsuite.RequireExecuted(t, dead.NextAttempt())
+}
+
+// What is done in a transaction is an effect when it commits: who dies after it has left
+// it behind, and the next attempt finds it.
+func TestCrashAfterTheCommit(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, database(t))
+	deposit := func(ctx context.Context, o order) error {
+		return once(ctx, s, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "UPDATE accounts SET balance = balance + $1 WHERE id = $2", o.Amount, o.Account)
+			return err
+		})
+	}
+	s.kit.Guard(interceptor.For("deposit", policy()))
+	s.kit.Register(deposit, registerAs("deposit"))
+	balance := func() int64 {
+		w, err := s.state(t.Context())
+		require.NoError(t, err)
+		return w.(world).Balance[0]
+	}
+	dead := s.kit.Call("deposit", order{Account: 1, Amount: 100}).CrashAt(testsuite.AfterEffect(1))
+	require.ErrorIs(t, dead.Err(), testsuite.ErrCrashed)
+	require.EqualValues(t, 100, balance(), "it died before the commit")
+	require.NoError(t, dead.NextAttempt().Err())
+	require.EqualValues(t, 100, balance())
+}
+
+// A change that is rolled back is no effect.
+func TestRolledBackIsNoEffect(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, database(t))
+	hesitant := func(ctx context.Context, o order) error {
+		no := errors.New("no")
+		err := pgxfence.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "UPDATE accounts SET status = 'paid' WHERE id = $1", o.Account)
+			return errors.Join(err, no)
+		})
+		if !errors.Is(err, no) {
+			return err
+		}
+		return settled(s)(ctx, o)
+	}
+	s.kit.Guard(interceptor.For("hesitant", policy()))
+	s.kit.Register(hesitant, registerAs("hesitant"))
+	dead := s.kit.Call("hesitant", order{Account: 1}).CrashAt(testsuite.AfterEffect(1))
+	require.ErrorIs(t, dead.Err(), testsuite.ErrCrashed)
+	w, err := s.state(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "settled", w.(world).Status)
 }
 
 // On a real Redis, given or from the environment, a kit leaves nothing behind.

@@ -30,6 +30,10 @@ type Proof struct {
 	// has had. Whatever was frozen or has died, it must in the end be the state after
 	// one undisturbed run. It is compared by reflect.DeepEqual, so leave out fences and
 	// times. It, or Invariant, is required.
+	//
+	// Where an at-most-once operation was interrupted, so that its outcome is unknown,
+	// the state before it is right too. If it makes several changes, and a crash may
+	// come between them, say by Invariant which halves you can live with.
 	State func(ctx context.Context) (any, error)
 
 	// Invariant is a rule that must hold at the end of every run. Its error says how
@@ -211,9 +215,15 @@ func (pr *prover) state() (s any, f *finding) {
 			return nil, found("", "the invariant is broken: %v", err)
 		}
 	}
+	return pr.readState()
+}
+
+func (pr *prover) readState() (s any, f *finding) {
 	if pr.proof.State == nil {
 		return nil, nil
 	}
+	ctx, cancel := pr.ctx()
+	defer cancel()
 	s, err := pr.proof.State(ctx)
 	if err != nil {
 		return nil, found("", "Proof.State: %v", err)
@@ -235,19 +245,21 @@ func (pr *prover) right(wants []any) *finding {
 	return found("", "the state is %+v, and should be %+v", s, wants[0])
 }
 
-// settle redelivers an operation until it has ended well.
-func (pr *prover) settle(r *Run) *finding {
+// settle redelivers an operation until it has ended well, or nobody will ever know
+// whether it has.
+func (pr *prover) settle(r *Run) (unknown bool, f *finding) {
 	for range redeliveries {
 		err := r.Err()
-		if err == nil || failedBy(err, interceptor.TypeOutcomeUnknown) {
-			return nil
+		unknown = failedBy(err, interceptor.TypeOutcomeUnknown)
+		if err == nil || unknown {
+			return unknown, nil
 		}
 		if failedBy(err, interceptor.TypeBusy) {
 			pr.freeLease(r)
 		}
 		r = pr.again(r, NextAttempt).Execute()
 	}
-	return found("", "it was redelivered %d times and still fails: %v", redeliveries, r.Err())
+	return false, found("", "it was redelivered %d times and still fails: %v", redeliveries, r.Err())
 }
 
 // freeLease ends a lease that holds up a successor, as waiting would.

@@ -1,6 +1,7 @@
 package testsuite
 
 import (
+	"iter"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -16,31 +17,70 @@ var libraries = []string{
 	module + "pgx.", module + "primitives.", module + "interceptor.", module + "testsuite.", "runtime/pprof.",
 }
 
+// own are the parts of the kit that send something for themselves.
+var own = []string{
+	module + "primitives.(*guarded)", module + "primitives.(*Guard)", module + "primitives.(*keeper)", module + "interceptor.(*call)",
+}
+
+// bodyEntry is where the guard is left behind, on the way into the body.
+const bodyEntry = module + "testsuite.(*bodyInbound)"
+
 // source is the innermost line on the stack that is the caller's code, and whether the
-// guard stands closer than that.
+// guard stands closer than that. A goroutine may have neither: it is the caller's then,
+// by who has started it.
 func source() (line string, guards bool) {
-	var pcs [64]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
-	for {
-		f, more := frames.Next()
-		if strings.HasPrefix(f.Function, module+"primitives.(*guarded)") || strings.HasPrefix(f.Function, module+"primitives.(*Guard)") ||
-			strings.HasPrefix(f.Function, module+"primitives.(*keeper)") {
+	for f := range stack() {
+		switch {
+		case hasPrefix(f.Function, own):
 			guards = true
-		}
-		if !library(f.Function) {
+		case strings.HasPrefix(f.Function, bodyEntry):
+			return "", guards
+		case !library(f.Function):
 			if guards {
 				return "", true
 			}
 			return at(f), false
 		}
-		if !more {
-			return "", true
+	}
+	if guards {
+		return "", true
+	}
+	return startedAt(), false
+}
+
+// stack are the frames of who called source, however many.
+func stack() iter.Seq[runtime.Frame] {
+	return func(yield func(runtime.Frame) bool) {
+		pcs := make([]uintptr, 64)
+		n := runtime.Callers(4, pcs)
+		for n == len(pcs) {
+			pcs = make([]uintptr, 2*len(pcs))
+			n = runtime.Callers(4, pcs)
+		}
+		frames := runtime.CallersFrames(pcs[:n])
+		for more := n > 0; more; {
+			var f runtime.Frame
+			if f, more = frames.Next(); !yield(f) {
+				return
+			}
 		}
 	}
 }
 
-func library(function string) bool {
-	for _, prefix := range libraries {
+// startedAt is the line that has started the calling goroutine. A trace ends with
+// "created by package.function in goroutine 7\n\t/path/file.go:12 +0x1d".
+func startedAt() string {
+	trace := make([]byte, 64<<10)
+	_, creator, _ := strings.Cut(string(trace[:runtime.Stack(trace, false)]), "created by ")
+	_, line, _ := strings.Cut(creator, "\n\t")
+	line, _, _ = strings.Cut(line, " ")
+	return shortPath(strings.TrimSpace(line))
+}
+
+func library(function string) bool { return hasPrefix(function, libraries) }
+
+func hasPrefix(function string, prefixes []string) bool {
+	for _, prefix := range prefixes {
 		if strings.HasPrefix(function, prefix) {
 			return true
 		}

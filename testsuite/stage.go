@@ -74,7 +74,7 @@ func (r *Run) before(ctx context.Context, s *Step) error {
 func (r *Run) after(s *Step) {
 	r.mu.Lock()
 	hit := r.point == AfterStep(s.N) || r.point == AfterComplete && r.completes(s)
-	if s.effect() {
+	for range s.effects() {
 		r.effects++
 		hit = hit || r.point == AfterEffect(r.effects)
 	}
@@ -183,9 +183,12 @@ func (r *Run) bodyBegins(ctx context.Context) {
 
 func (r *Run) bodyEnds(err error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.phase, r.bodyErr = Ending, err
 	close(r.returned)
+	r.mu.Unlock()
+	if r.call.held {
+		letRun()
+	}
 }
 
 // recorder writes down what the guard tells of a run, and passes it on.

@@ -55,8 +55,10 @@ type Step struct {
 	held    bool   // sent after the run was thawed
 	late    bool   // sent after the body had returned, and not by the guard
 	session uint32
-	inTx    bool // sent in a transaction that is still open
-	wasInTx bool // sent in a transaction
+	inTx    bool   // sent in a transaction that is still open
+	wasInTx bool   // sent in a transaction
+	tag     string // the last command tag of its answer
+	commits int    // earlier effects that took place when it committed
 }
 
 // String is the step with its place in the code, for messages.
@@ -67,11 +69,23 @@ func (s Step) String() string {
 		text = strings.ToValidUTF8(text[:most], "") + "..."
 	}
 	at := s.Source
-	if at == "" {
+	switch {
+	case at == "" && s.guards:
 		at = "the guard's " + string(s.Phase)
+	case at == "":
+		at = "an unknown place in the " + string(s.Phase)
 	}
 	return fmt.Sprintf("statement %d (%s): %s\n\tat %s", s.N, s.System, text, at)
 }
 
-// effect reports whether somebody else sees a difference after the step.
-func (s Step) effect() bool { return s.Changed && s.Phase == InBody }
+// effect reports whether somebody else sees a difference that the step has made.
+func (s Step) effect() bool { return s.Changed && s.Phase == InBody && !s.inTx }
+
+// effects is how many differences are there to be seen when the step has ended: its own,
+// and those of the transaction that it has committed.
+func (s Step) effects() int {
+	if s.effect() {
+		return s.commits + 1
+	}
+	return s.commits
+}

@@ -23,6 +23,9 @@ var (
 	_ pgx.CopyFromTracer = (*tracer)(nil)
 )
 
+// stateStale is the SQLSTATE by which the schema of pgxfence refuses an old token.
+const stateStale = "ZF001"
+
 type stepKey struct{}
 
 // sent is a step that is under way.
@@ -68,7 +71,7 @@ func (t *tracer) end(ctx context.Context, conn *pgx.Conn, err error, tags ...pgc
 		return
 	}
 	s.run.answered(s.Step, err, tags)
-	s.run.ended(conn, s.Step, tags)
+	s.run.ended(conn, s.Step)
 	s.run.after(s.Step)
 }
 
@@ -80,11 +83,12 @@ func (r *Run) answered(s *Step, err error, tags []pgconn.CommandTag) {
 		s.Err = err
 	}
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "ZF001" {
+	if errors.As(err, &pg) && pg.Code == stateStale {
 		s.Refused = true
 	}
 	for _, tag := range tags {
 		s.count(tag)
+		s.tag = tag.String()
 	}
 }
 
@@ -106,7 +110,7 @@ func (r *Run) holds(conn *pgx.Conn) {
 }
 
 // ended keeps account of transactions: what was written in one counts when it commits.
-func (r *Run) ended(conn *pgx.Conn, s *Step, tags []pgconn.CommandTag) {
+func (r *Run) ended(conn *pgx.Conn, s *Step) {
 	open := !conn.IsClosed() && conn.PgConn().TxStatus() != 'I'
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,16 +121,18 @@ func (r *Run) ended(conn *pgx.Conn, s *Step, tags []pgconn.CommandTag) {
 		return
 	}
 	delete(r.conns, conn)
-	committed := len(tags) > 0 && tags[len(tags)-1].String() == "COMMIT"
 	if !s.inTx {
 		return
 	}
+	committed := s.tag == "COMMIT"
+	s.Changed = s.Changed && committed // a batch that ends its transaction
 	for _, earlier := range r.steps {
 		if earlier.session == s.session && earlier.inTx && earlier != s {
 			earlier.inTx = false
 			earlier.held = earlier.held || s.held
-			if !committed {
-				earlier.Changed = false
+			earlier.Changed = earlier.Changed && committed
+			if earlier.effect() {
+				s.commits++
 			}
 		}
 	}

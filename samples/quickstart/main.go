@@ -41,11 +41,14 @@ func parse() (c config) {
 // roleVariable tells a process of this program that it is a worker, and its name.
 const roleVariable = "FENCEKIT_QUICKSTART_WORKER"
 
+// queueVariable tells a worker its task queue.
+const queueVariable = "FENCEKIT_QUICKSTART_QUEUE"
+
 func main() {
 	c := parse()
 	stack.Main(func(ctx context.Context) error {
 		if name := os.Getenv(roleVariable); name != "" {
-			return runWorker(ctx, name, c.unguarded)
+			return runWorker(ctx, name, os.Getenv(queueVariable), c.unguarded)
 		}
 		if c.invoices < freezeAt+1 {
 			return fmt.Errorf("-invoices: %d is below the minimum of %d", c.invoices, freezeAt+1)

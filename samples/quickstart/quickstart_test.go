@@ -30,19 +30,23 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// heartbeat is long, so that no worker is given up but the one that is frozen: a machine
+// may stand still for some seconds.
+const heartbeat = "10s"
+
 // play runs the demo as a process of its own, as fast as it goes, and returns what it
 // printed and drew.
-func play(t *testing.T, args ...string) (printed, svg, page string) {
+func play(t *testing.T, temporal *devstack.Temporal, args ...string) (printed, svg, page string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	folder := t.TempDir()
-	cmd := exec.CommandContext(ctx, os.Args[0], append(args, "-out", folder, "-pace", "1ms", "-heartbeat", "2s")...)
-	cmd.Env = append(os.Environ(), asProgram+"=1")
+	cmd := exec.CommandContext(ctx, os.Args[0], append(args, "-out", folder, "-pace", "1ms", "-heartbeat", heartbeat)...)
+	cmd.Env = append(os.Environ(), asProgram+"=1", "TEMPORAL_ADDRESS="+temporal.Addr())
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	for _, missing := range []error{devstack.ErrNoRedis, devstack.ErrNoPostgres, devstack.ErrNoTemporal} {
+	for _, missing := range []error{devstack.ErrNoRedis, devstack.ErrNoPostgres} {
 		if err != nil && !devstack.RequireReal() && strings.Contains(stderr.String(), missing.Error()) {
 			t.Skip(missing)
 		}
@@ -74,10 +78,25 @@ func wellFormed(t *testing.T, text string) {
 
 var refused = regexp.MustCompile(`write 4 refused: (\d+) &lt; (\d+)`)
 
-// The demo plays, its own checks pass, and the picture shows what it printed.
-func TestGuarded(t *testing.T) {
+// Both plays are on one Temporal server at the same time, and neither gets the other's
+// tasks.
+func TestDemo(t *testing.T) {
 	t.Parallel()
-	printed, svg, page := play(t)
+	temporal := devstack.TemporalForTest(t)
+	t.Run("guarded", func(t *testing.T) {
+		t.Parallel()
+		playGuarded(t, temporal)
+	})
+	t.Run("unguarded", func(t *testing.T) {
+		t.Parallel()
+		playUnguarded(t, temporal)
+	})
+}
+
+// The demo plays, its own checks pass, and the picture shows what it printed.
+func playGuarded(t *testing.T, temporal *devstack.Temporal) {
+	t.Helper()
+	printed, svg, page := play(t, temporal)
 	require.NotContains(t, printed, "BROKEN")
 	require.NotContains(t, printed, "\x1b[", "colour is for terminals")
 
@@ -98,9 +117,9 @@ func TestGuarded(t *testing.T) {
 }
 
 // The negative control: without the kit the same play ends badly.
-func TestUnguarded(t *testing.T) {
-	t.Parallel()
-	printed, svg, _ := play(t, "-unguarded")
+func playUnguarded(t *testing.T, temporal *devstack.Temporal) {
+	t.Helper()
+	printed, svg, _ := play(t, temporal, "-unguarded")
 	require.Regexp(t, `BROKEN +no update is lost: paid is 4 of 8 after the late write`, printed)
 	require.Regexp(t, `BROKEN +every invoice is paid once: 660.00 of 360.00`, printed)
 	wellFormed(t, svg)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
@@ -61,7 +62,7 @@ func runShow(ctx context.Context, c config) error {
 	s := &show{
 		config: c, voice: v, servers: servers, workers: map[string]*devstack.Child{},
 		inbox: make(chan message, 64), answers: map[int]Receipt{},
-		batch: Batch{ID: strconv.FormatInt(time.Now().UnixMilli(), 36), Invoices: c.invoices, Heartbeat: c.heartbeat},
+		batch: Batch{ID: uniqueID(), Invoices: c.invoices, Heartbeat: c.heartbeat},
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -76,6 +77,11 @@ func runShow(ctx context.Context, c config) error {
 		s.waitForKey(ctx)
 	}
 	return verdict
+}
+
+// uniqueID is for the batch, and what is named after it, on servers that others use too.
+func uniqueID() string {
+	return strconv.FormatInt(time.Now().UnixMilli(), 36) + "-" + strconv.FormatInt(int64(os.Getpid()), 36)
 }
 
 // play runs the story from beginning to end.
@@ -114,7 +120,7 @@ func (s *show) raiseCurtain(ctx context.Context) error {
 	if s.client, err = s.servers.Dial(); err != nil {
 		return err
 	}
-	w := worker.New(s.client, taskQueue, worker.Options{LocalActivityWorkerOnly: true})
+	w := worker.New(s.client, s.queue(), worker.Options{LocalActivityWorkerOnly: true})
 	w.RegisterWorkflow(PayBatch)
 	if err := w.Start(); err != nil {
 		return err
@@ -136,6 +142,9 @@ func (s *show) raiseCurtain(ctx context.Context) error {
 	})
 }
 
+// queue is the task queue of this run.
+func (s *show) queue() string { return "quickstart-" + s.batch.ID }
+
 func (s *show) mode() string {
 	if s.unguarded {
 		return "without the kit"
@@ -144,7 +153,7 @@ func (s *show) mode() string {
 }
 
 func (s *show) startWorker(ctx context.Context, name string) error {
-	cfg := devstack.ChildConfig{Env: append(s.servers.Env(), roleVariable+"="+name)}
+	cfg := devstack.ChildConfig{Env: append(s.servers.Env(), roleVariable+"="+name, queueVariable+"="+s.queue())}
 	if s.unguarded {
 		cfg.Args = []string{"-unguarded"}
 	}
@@ -181,7 +190,7 @@ func (s *show) askFirst(ctx context.Context) error {
 func (s *show) ask(ctx context.Context, n int) error {
 	id := fmt.Sprintf("pay-%s-request-%d", s.batch.ID, n)
 	s.temporal(fmt.Sprintf("workflow %d starts", n))
-	run, err := s.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: taskQueue}, PayBatch, s.batch)
+	run, err := s.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: s.queue()}, PayBatch, s.batch)
 	if err != nil {
 		return err
 	}

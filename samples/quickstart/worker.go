@@ -15,10 +15,9 @@ import (
 	"github.com/fencekit/fencekit-go/samples/internal/timeline"
 )
 
-const taskQueue = "quickstart"
-
-// runWorker is a worker's process.
-func runWorker(ctx context.Context, name string, unguarded bool) error {
+// runWorker is a worker's process. The queue is the run's own: another demo on the same
+// servers must not get its tasks.
+func runWorker(ctx context.Context, name, queue string, unguarded bool) error {
 	s, err := stack.Connect(ctx, stack.Config{Temporal: true, Postgres: true})
 	if err != nil {
 		return err
@@ -45,7 +44,7 @@ func runWorker(ctx context.Context, name string, unguarded bool) error {
 	if err != nil {
 		return err
 	}
-	w := worker.New(c, taskQueue, worker.Options{
+	w := worker.New(c, queue, worker.Options{
 		DisableWorkflowWorker:              true, // the process that runs the show has that
 		MaxConcurrentActivityExecutionSize: 1,
 		MaxHeartbeatThrottleInterval:       300 * time.Millisecond,

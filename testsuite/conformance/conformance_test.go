@@ -2,9 +2,8 @@ package conformance_test
 
 import (
 	"context"
-	"fmt"
+	"crypto/rand"
 	"runtime"
-	"sync/atomic"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
@@ -17,16 +16,27 @@ import (
 	"github.com/fencekit/fencekit-go/testsuite/conformance"
 )
 
-var prefixes atomic.Int64
-
-// open makes a reference store on a prefix of its own.
+// open makes a reference store on a prefix that no other run has had, and leaves nothing
+// behind there.
 func open(t testing.TB, rdb *redis.Client) conformance.Store {
 	t.Helper()
-	store, err := primitives.New(rdb, primitives.Options{Prefix: fmt.Sprintf("conformance-%d", prefixes.Add(1))})
+	prefix := "conformance-" + rand.Text()
+	t.Cleanup(func() { wipe(t, rdb, prefix) })
+	store, err := primitives.New(rdb, primitives.Options{Prefix: prefix})
 	require.NoError(t, err)
 	s, err := conformance.Primitives(store, func(ctx context.Context, key string) error { return rdb.Del(ctx, key).Err() })
 	require.NoError(t, err)
 	return s
+}
+
+func wipe(t testing.TB, rdb *redis.Client, prefix string) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	keys := rdb.Scan(ctx, 0, prefix+":*", 1000).Iterator()
+	for keys.Next(ctx) {
+		require.NoError(t, rdb.Del(ctx, keys.Val()).Err())
+	}
+	require.NoError(t, keys.Err())
 }
 
 func memory(t testing.TB) *redis.Client {
@@ -44,6 +54,22 @@ func TestPrimitivesOnRedis(t *testing.T) {
 	t.Parallel()
 	rdb := devstack.RedisForTest(t).Client()
 	conformance.Run(t, func(t testing.TB) conformance.Store { return open(t, rdb) })
+}
+
+// A second run on one server finds nothing of the first, and neither leaves anything.
+func TestRunsLeaveNothing(t *testing.T) {
+	t.Parallel()
+	rdb := memory(t)
+	for _, name := range []string{"first", "second"} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, rdb)
+			st, err := s.Begin(bg, conformance.Op{Key: "k"})
+			require.NoError(t, err)
+			require.Equal(t, primitives.Begun, st.Outcome)
+			require.NoError(t, s.Complete(bg, st.Claim, []byte("result")))
+		})
+		require.Empty(t, rdb.Keys(t.Context(), "conformance-*").Val())
+	}
 }
 
 func TestNamesAreUnique(t *testing.T) {
