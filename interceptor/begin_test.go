@@ -103,7 +103,7 @@ func TestBusyIsRetriedWithinScheduleToClose(t *testing.T) {
 	h := newHeldOn(e, "slow", seen)
 	e.start(call("slow", "x"))
 	<-h.started
-	p := call("slow", "x")
+	p := call("slow", "x").attempts(9) // unlimited ones would not wait for the end of the lease
 	// The next attempt comes at half of it; the other half is for a machine that is late.
 	p.Options.ScheduleToCloseTimeout = 40 * time.Second
 	second := e.start(p)
