@@ -140,7 +140,7 @@ func TestMemosAreThoseOfTheGoldenFile(t *testing.T) {
 type byValue struct {
 	converter.DataConverter
 
-	hooks []func()
+	_ []func()
 }
 
 // A converter that cannot be compared must not pass for one that binds: its payloads are
