@@ -237,12 +237,12 @@ func (e *env) start(p plan) client.WorkflowRun {
 }
 
 // execute starts a workflow on e's queue, and only once, however often it has to ask.
-func (e *env) execute(o client.StartWorkflowOptions, workflow string, args ...any) (run client.WorkflowRun, err error) {
+func (e *env) execute(o client.StartWorkflowOptions, name string, args ...any) (run client.WorkflowRun, err error) {
 	o.TaskQueue, o.ID = e.queue, fmt.Sprintf("%s-%d", e.queue, queues.Add(1))
 	o.WorkflowIDReusePolicy = enums.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE
 	var last error
 	err = insist(func() error {
-		run, last = e.client.ExecuteWorkflow(e.ctx(), o, workflow, args...)
+		run, last = e.client.ExecuteWorkflow(e.ctx(), o, name, args...)
 		return last
 	})
 	return run, errors.Join(err, last)

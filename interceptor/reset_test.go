@@ -57,9 +57,12 @@ func TestResetActivityGetsAHigherToken(t *testing.T) {
 func (e *env) reset(run client.WorkflowRun, last *entrance) {
 	e.Helper()
 	eventually(e, "the activity to wait for its retry", func() bool {
-		d, err := e.client.DescribeWorkflowExecution(e.Context(), run.GetID(), run.GetRunID())
-		pending := d.GetPendingActivities()
-		return err == nil && len(pending) == 1 && pending[0].GetAttempt() == last.info.Attempt+1
+		d, err := e.client.DescribeWorkflow(e.Context(), run.GetID(), run.GetRunID())
+		if err != nil {
+			return false
+		}
+		pending := d.RawResponse.GetPendingActivities()
+		return len(pending) == 1 && pending[0].GetAttempt() == last.info.Attempt+1
 	})
 	e.resetNow(run, last)
 }

@@ -168,11 +168,11 @@ func TestWaitIsCutToHalfOfTheHeartbeatTimeout(t *testing.T) {
 func (e *env) failsAsBusy(run client.WorkflowRun) {
 	e.Helper()
 	eventually(e, "an attempt to be busy, and not to time out", func() bool {
-		d, err := e.client.DescribeWorkflowExecution(e.Context(), run.GetID(), run.GetRunID())
-		if err != nil || len(d.GetPendingActivities()) == 0 {
+		d, err := e.client.DescribeWorkflow(e.Context(), run.GetID(), run.GetRunID())
+		if err != nil || len(d.RawResponse.GetPendingActivities()) == 0 {
 			return false
 		}
-		return d.GetPendingActivities()[0].GetLastFailure().GetApplicationFailureInfo().GetType() == interceptor.TypeBusy
+		return d.RawResponse.GetPendingActivities()[0].GetLastFailure().GetApplicationFailureInfo().GetType() == interceptor.TypeBusy
 	})
 }
 
