@@ -16,7 +16,7 @@ type Case struct {
 // Cases are all rules, in the order in which a new store best learns them.
 func Cases() []Case {
 	var all []Case
-	for _, group := range [][]rule{leaseRules, recordRules, guardRules, gateRules} {
+	for _, group := range [][]rule{leaseRules, recordRules, guardRules, gateRules, failureRules, suspendRules, optionRules, lossRules} {
 		for _, r := range group {
 			all = append(all, Case{Name: r.name, Run: func(t T, s Store) { r.run(t, s) }})
 		}

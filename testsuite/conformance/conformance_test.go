@@ -21,22 +21,23 @@ import (
 func open(t testing.TB, rdb *redis.Client) conformance.Store {
 	t.Helper()
 	prefix := "conformance-" + rand.Text()
-	t.Cleanup(func() { wipe(t, rdb, prefix) })
+	t.Cleanup(func() { require.NoError(t, wipe(context.WithoutCancel(t.Context()), rdb, prefix)) })
 	store, err := primitives.New(rdb, primitives.Options{Prefix: prefix})
 	require.NoError(t, err)
-	s, err := conformance.Primitives(store, func(ctx context.Context, key string) error { return rdb.Del(ctx, key).Err() })
+	s, err := conformance.Primitives(store, func(ctx context.Context, key string) error { return rdb.Del(ctx, key).Err() },
+		func(ctx context.Context) error { return wipe(ctx, rdb, prefix) })
 	require.NoError(t, err)
 	return s
 }
 
-func wipe(t testing.TB, rdb *redis.Client, prefix string) {
-	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
+func wipe(ctx context.Context, rdb *redis.Client, prefix string) error {
 	keys := rdb.Scan(ctx, 0, prefix+":*", 1000).Iterator()
 	for keys.Next(ctx) {
-		require.NoError(t, rdb.Del(ctx, keys.Val()).Err())
+		if err := rdb.Del(ctx, keys.Val()).Err(); err != nil {
+			return err
+		}
 	}
-	require.NoError(t, keys.Err())
+	return keys.Err()
 }
 
 func memory(t testing.TB) *redis.Client {

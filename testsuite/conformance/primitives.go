@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/fencekit/fencekit-go/primitives"
@@ -9,8 +10,9 @@ import (
 )
 
 // Primitives is package primitives as a [Store]: the reference, and an example of an
-// adapter. expire ends a lease, whose Redis key it is given.
-func Primitives(s *primitives.Store, expire func(ctx context.Context, key string) error) (Store, error) {
+// adapter. expire ends a lease, whose Redis key it is given. lose, if it is given, deletes
+// all that is stored.
+func Primitives(s *primitives.Store, expire func(ctx context.Context, key string) error, lose ...func(context.Context) error) (Store, error) {
 	guard, err := primitives.NewGuard(s, primitives.GuardOptions{})
 	if err != nil {
 		return nil, err
@@ -19,7 +21,7 @@ func Primitives(s *primitives.Store, expire func(ctx context.Context, key string
 	if err != nil {
 		return nil, err
 	}
-	return &reference{store: s, guard: guard, gate: gate, expire: expire}, nil
+	return &reference{store: s, guard: guard, gate: gate, expire: expire, lose: lose}, nil
 }
 
 type reference struct {
@@ -27,7 +29,16 @@ type reference struct {
 	guard  *primitives.Guard
 	gate   *primitives.Gate
 	expire func(ctx context.Context, key string) error
+	lose   []func(context.Context) error
 }
+
+var _ interface {
+	Failer
+	Suspender
+	Configurer
+	Liner
+	Loser
+} = (*reference)(nil)
 
 // start is any moment, to order attempts by.
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -120,4 +131,46 @@ func (r *reference) Expire(ctx context.Context, resource string) error {
 		return err
 	}
 	return r.expire(ctx, info.Name())
+}
+
+// Fail implements [Failer].
+func (r *reference) Fail(ctx context.Context, c Claim, memo []byte) error {
+	return c.(*primitives.Claim).Fail(ctx, memo) //nolint:errcheck // only what begin has returned
+}
+
+// Suspend implements [Suspender].
+func (r *reference) Suspend(ctx context.Context, c Claim, d time.Duration) error {
+	return c.(*primitives.Claim).Suspend(ctx, d) //nolint:errcheck // only what begin has returned
+}
+
+// With implements [Configurer].
+func (r *reference) With(rules Rules) (Store, error) {
+	guard, err := primitives.NewGuard(r.store, primitives.GuardOptions{
+		MaxMemo: rules.MaxMemo, MaxTakeovers: rules.MaxTakeovers, AtMostOnce: rules.AtMostOnce, Wait: rules.Wait,
+	})
+	if err != nil {
+		return nil, err
+	}
+	other := *r
+	other.guard = guard
+	return &other, nil
+}
+
+// Waiting implements [Liner].
+func (r *reference) Waiting(ctx context.Context, resource string) (int, error) {
+	info, err := r.store.Inspect(ctx, resource)
+	return info.Waiters, err
+}
+
+// Lose implements [Loser].
+func (r *reference) Lose(ctx context.Context) error {
+	if len(r.lose) == 0 {
+		return errors.ErrUnsupported
+	}
+	for _, lose := range r.lose {
+		if err := lose(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -52,6 +52,50 @@ type Store interface {
 	Expire(ctx context.Context, resource string) error
 }
 
+// The following are what a store may leave out: cases that need one of them skip a store
+// that does not implement it, where T has Skip.
+
+// Failer is a store that memoises failures.
+type Failer interface {
+	// Fail stores the memo as the failure of the operation, and gives up the lease: later
+	// begins get a *primitives.FailedError with it. Errors: primitives.ErrSuperseded.
+	Fail(ctx context.Context, c Claim, memo []byte) error
+}
+
+// Suspender is a store whose results may come from elsewhere.
+type Suspender interface {
+	// Suspend keeps the operation busy for d, without its holder, until the claim is
+	// completed or d is over.
+	Suspend(ctx context.Context, c Claim, d time.Duration) error
+}
+
+// Configurer is a store whose guard has options.
+type Configurer interface {
+	// With returns the same store, on the same records and leases, with other rules.
+	With(r Rules) (Store, error)
+}
+
+// Rules are the options of a guard; zero is its default. They are those of
+// primitives.GuardOptions.
+type Rules struct {
+	MaxMemo      int           // a larger result is not kept: primitives.ErrResultUnavailable
+	MaxTakeovers int           // then: primitives.ErrPoisoned
+	AtMostOnce   bool          // a holder that is gone is not replaced: primitives.ErrOutcomeUnknown
+	Wait         time.Duration // how long a begin waits while another one is at work
+}
+
+// Liner is a store that keeps those who wait in the order in which they came.
+type Liner interface {
+	// Waiting is how many wait for a resource. It may be late, not early.
+	Waiting(ctx context.Context, resource string) (int, error)
+}
+
+// Loser is a store that can be made to lose what it has stored.
+type Loser interface {
+	// Lose loses all records, leases and tokens.
+	Lose(ctx context.Context) error
+}
+
 // Op is an operation.
 type Op struct {
 	Key       string
