@@ -22,7 +22,7 @@ import (
 // What a guard adds to a call of an activity, the parts of go-redis and of the primitives
 // included: some 123 of a Guard.Do. The rest is the key, the memo, the name of the holder,
 // metrics and log lines. Measured are 228, and 134 for a replay, which runs no body and
-// one script; with the race detector 259 and 160, and a tenth is to spare.
+// one script; with the race detector 259 and 160, and a fifth is to spare.
 func TestAGuardedActivityAllocatesNoMoreThanStated(t *testing.T) { //nolint:paralleltest // counts allocations
 	server, err := sharedRedis()
 	require.NoError(t, err)
@@ -63,6 +63,6 @@ func TestAGuardedActivityAllocatesNoMoreThanStated(t *testing.T) { //nolint:para
 	plain := allocations("plain", all)
 	guarded, replayed := allocations("guarded", all)-plain, allocations("replayed", 0)-plain
 	t.Logf("plain %.0f; a guard adds %.0f, and %.0f to a replay", plain, guarded, replayed)
-	require.LessOrEqual(t, guarded, 285.0)
-	require.LessOrEqual(t, replayed, 176.0)
+	require.LessOrEqual(t, guarded, 312.0)
+	require.LessOrEqual(t, replayed, 200.0)
 }
