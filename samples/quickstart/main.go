@@ -30,7 +30,7 @@ type config struct {
 func parse() (c config) {
 	flag.BoolVar(&c.unguarded, "unguarded", false, "run the same without the kit, and see what goes wrong")
 	flag.BoolVar(&c.keep, "keep", false, "leave everything up at the end, until Ctrl-C")
-	flag.StringVar(&c.folder, "out", filepath.Join(os.TempDir(), "fencekit-demo"), "folder for the picture")
+	flag.StringVar(&c.folder, "out", filepath.Join(os.TempDir(), fmt.Sprintf("fencekit-demo-%d", os.Getuid())), "folder for the picture")
 	flag.IntVar(&c.invoices, "invoices", 8, "invoices in the batch, at least 5")
 	flag.DurationVar(&c.pace, "pace", 300*time.Millisecond, "time for each invoice, to watch")
 	flag.DurationVar(&c.heartbeat, "heartbeat", 3*time.Second, "after which time Temporal gives a silent worker up")
