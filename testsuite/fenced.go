@@ -284,7 +284,6 @@ func (pr *prover) succeed(zombie *Run, a against, overlap bool) (successor *Run,
 // accompany waits for the successor and moves out of its way what a zombie would not:
 // its lease, which runs out, and its transaction, which the server ends.
 func (pr *prover) accompany(zombie, successor *Run, overlap bool) (blocked bool) {
-	sessions := zombie.sessions()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for until := time.Now().Add(patience); time.Now().Before(until); {
@@ -296,6 +295,7 @@ func (pr *prover) accompany(zombie, successor *Run, overlap bool) (blocked bool)
 		if successor.waits() {
 			pr.freeLease(zombie)
 		}
+		sessions := zombie.sessions() // a statement that was on its way may have begun one
 		if len(sessions) == 0 || blocked || !pr.waitsFor(sessions) {
 			continue
 		}
