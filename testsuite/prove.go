@@ -74,6 +74,7 @@ type prover struct {
 	kit   *Kit
 	proof Proof
 	plain *Run  // the undisturbed run
+	first *any  // the state before it; nil if it cannot be read
 	want  []any // the states that are right
 	runs  int
 }
@@ -181,11 +182,14 @@ func (pr *prover) undisturbed() *finding {
 	if f := pr.reset(); f != nil {
 		return f
 	}
+	if s, f := pr.readState(); f == nil {
+		pr.first = &s
+	}
 	c := pr.call()
 	c.watched, c.held = true, true
 	pr.plain = c.Execute()
 	if err := pr.plain.Err(); err != nil {
-		return found(causeOfFailure(err), "it fails in an undisturbed run: %v", err)
+		return found(causeOfFailure(pr.plain), "it fails in an undisturbed run: %v", err)
 	}
 	if f := pr.noteState(); f != nil {
 		return f
