@@ -2,12 +2,15 @@ package testsuite_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fencekit/fencekit-go/interceptor"
+	pgxfence "github.com/fencekit/fencekit-go/pgx"
 	"github.com/fencekit/fencekit-go/testsuite"
 )
 
@@ -79,6 +82,71 @@ func TestCauses(t *testing.T) {
 					return settled(s)(ctx, o)
 				}
 			}), cause)
+		})
+	}
+}
+
+// A write that finds nothing to change any more was not refused.
+func TestUnfencedIsNotRefused(t *testing.T) {
+	t.Parallel()
+	f := proveBody(t, database(t), exec(raw+" AND status <> 'settled'"))
+	requireFails(t, f, "cause: unfenced write")
+}
+
+// Statements that change something and do not look like it are writes.
+func TestWritesUntold(t *testing.T) {
+	t.Parallel()
+	const procedure = `CREATE PROCEDURE settle() LANGUAGE sql AS $$ ` + raw + ` $$`
+	for _, sql := range []string{
+		"DO $$ BEGIN " + raw + "; END $$", "/* now */ CALL settle()", "TRUNCATE marks",
+		"CREATE TABLE IF NOT EXISTS copied AS SELECT * FROM marks", "DROP TABLE IF EXISTS copied2; SELECT 'do' AS x INTO copied2",
+	} {
+		t.Run(sql, func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			_, err := db.Exec(t.Context(), procedure)
+			require.NoError(t, err)
+			run := func(f *fakeT, of func(s *shop) body) {
+				s := newShop(f, db)
+				s.kit.Guard(interceptor.For("settle", policy()))
+				s.kit.Register(of(s), registerAs("settle"))
+				reset := func(ctx context.Context) error {
+					_, err := db.Exec(ctx, "DROP TABLE IF EXISTS copied, copied2")
+					return errors.Join(err, s.reset(ctx))
+				}
+				testsuite.ProveFenced(f, s.kit, testsuite.Proof{Activity: "settle", Input: order{Account: 1}, Reset: reset, State: s.state})
+			}
+			f := tried(func(f *fakeT) { run(f, exec(sql)) })
+			requireFails(t, f, "cause: unfenced write")
+		})
+	}
+	// The same under a seal, and what only reads.
+	requirePasses(t, proveBody(t, database(t), func(s *shop) body {
+		return func(ctx context.Context, o order) error {
+			for _, sql := range []string{"SELECT 'do; call x' AS truncate -- ; do", "CREATE TEMP TABLE IF NOT EXISTS mine AS SELECT 1"} {
+				if err := exec(sql)(s)(ctx, o); err != nil {
+					return err
+				}
+			}
+			return pgxfence.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, "DO $$ BEGIN "+raw+"; END $$")
+				return err
+			})
+		}
+	}))
+}
+
+// A caller's own script is none of the kit's, whatever it answers.
+func TestOwnScripts(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []string{"'ok'", "{'ok'}", "{'stale'}", "{'passed'}"} {
+		t.Run(answer, func(t *testing.T) {
+			t.Parallel()
+			requireFails(t, proveBody(t, database(t), func(s *shop) body {
+				return func(ctx context.Context, _ order) error {
+					return s.kit.Redis().Eval(ctx, "redis.call('INCR', KEYS[1]) return "+answer, []string{s.kit.Prefix() + ":n"}).Err()
+				}
+			}), "cause: unfenced write", "primitives.Gate")
 		})
 	}
 }

@@ -48,7 +48,7 @@ func (r *Run) isDead() bool {
 // before is called before a step is sent. Its error refuses it.
 func (r *Run) before(ctx context.Context, s *Step) error {
 	s.Token, _ = fence.FromContext(ctx)
-	s.Source, s.guards = source()
+	s.Source, s.guards, s.kits = source()
 	r.holdBack()
 	r.lockThawed()
 	if r.dead {
