@@ -42,7 +42,9 @@ const (
 		"(Policy.Key), and count money in integers: 0.1+0.2 is not 0.3 in floating point"
 	causeUnguarded = "no guard names this activity: name it among the kit's guards (Options.Guards, Kit.Guard), as it is registered"
 	causePast      = "the activity writes past the kit: give it Kit.Pool, Kit.Redis, an HTTP client with Kit.RoundTripper, or call Kit.Effect"
-	causeUnseen    = "the store had not seen the newer token. Have it sealed before the body runs (Policy.Seal: pgxfence.Sealer), " +
+	causeLedger    = "the ledger is not reset: pgxfence.Once replays what fencekit.ledger still holds of an earlier run. " +
+		"Let Proof.Reset empty it: DELETE FROM fencekit.ledger"
+	causeUnseen = "the store had not seen the newer token. Have it sealed before the body runs (Policy.Seal: pgxfence.Sealer), " +
 		"and compare the token in the same statement as the write"
 )
 
