@@ -40,13 +40,21 @@ const (
 		"Leave it out of the input too, or round it before the call"
 	causeKey = "key too fine: inputs that mean the same have different keys. Leave out what differs without meaning " +
 		"(Policy.Key), and count money in integers: 0.1+0.2 is not 0.3 in floating point"
+	causeUnguarded = "no guard names this activity: name it among the kit's guards (Options.Guards, Kit.Guard), as it is registered"
+	causePast      = "the activity writes past the kit: give it Kit.Pool, Kit.Redis, an HTTP client with Kit.RoundTripper, or call Kit.Effect"
+	causeLedger    = "the ledger is not reset: pgxfence.Once replays what fencekit.ledger still holds of an earlier run. " +
+		"Let Proof.Reset empty it: DELETE FROM fencekit.ledger"
 	causeUnseen = "the store had not seen the newer token. Have it sealed before the body runs (Policy.Seal: pgxfence.Sealer), " +
 		"and compare the token in the same statement as the write"
 )
 
-func causeOfFailure(err error) string {
+// causeOfFailure says why an undisturbed run has failed.
+func causeOfFailure(r *Run) string {
+	err := r.Err()
 	var a *temporal.ApplicationError
 	switch {
+	case r.unguarded():
+		return causeUnguarded
 	case errors.Is(err, fence.ErrNoToken), errors.As(err, &a) && strings.Contains(a.Message(), fence.ErrNoToken.Error()):
 		return causeStray
 	case errors.As(err, &a) && a.Type() == interceptor.TypeKeyError:
@@ -54,6 +62,9 @@ func causeOfFailure(err error) string {
 	}
 	return ""
 }
+
+// unguarded reports whether the body ran and no guard had answered.
+func (r *Run) unguarded() bool { return r.BodyRan() && r.Outcome() == "" }
 
 // causeOf says why a write of the zombie got through.
 func causeOf(s Step, zombie, successor *Run) string {
@@ -65,7 +76,7 @@ func causeOf(s Step, zombie, successor *Run) string {
 	case s.late:
 		return causeGoroutine
 	case s.Token.Valid() && s.Token != zombie.Token() && s.Token.Resource == zombie.Token().Resource,
-		s.Token.Valid() && s.Token == successor.Token():
+		s.Token.Valid() && zombie != successor && s.Token == successor.Token():
 		return causeCached
 	case s.Stray:
 		return causeStray

@@ -3,6 +3,8 @@ package testsuite
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"regexp"
 	"time"
 
 	"github.com/fencekit/fencekit-go/interceptor"
@@ -27,7 +29,7 @@ func ProveFenced(t T, k *Kit, p Proof) Report {
 }
 
 func (pr *prover) fenced() *finding {
-	for _, part := range []func() *finding{pr.sameKey, pr.exclusive, pr.zombies, pr.handovers, pr.spotless} {
+	for _, part := range []func() *finding{pr.seen, pr.sameKey, pr.exclusive, pr.zombies, pr.handovers, pr.spotless} {
 		if f := part(); f != nil {
 			return f
 		}
@@ -44,10 +46,34 @@ func (pr *prover) guarded() *finding {
 		}
 	}
 	if unguarded {
-		return found("it is not among the guards of the kit, under the name that it is registered by", "it is not guarded")
+		return found(causeUnguarded, "it is not guarded")
 	}
 	return nil
 }
+
+// seen: what the activity does passes through the kit, or there is nowhere to freeze it.
+func (pr *prover) seen() *finding {
+	sends := false
+	for _, s := range pr.plain.Steps() {
+		if s.guards {
+			continue
+		}
+		sends = true
+		if s.Changed || pr.allowed(s) || sealing.MatchString(s.Text) { // a function may write in a sealed transaction
+			return nil
+		}
+	}
+	if !sends {
+		return found(causePast, "the body of an undisturbed run sends nothing through the kit")
+	}
+	if pr.first != nil && !reflect.DeepEqual(*pr.first, pr.want[0]) {
+		return found(causePast+". Or a function of the database writes: call it in pgxfence.InTx",
+			"an undisturbed run changes the state from %+v to %+v, and nothing that it sends through the kit changes anything", *pr.first, pr.want[0])
+	}
+	return nil
+}
+
+var sealing = regexp.MustCompile(`\bfencekit\.seal\(`)
 
 // outlived: no goroutine is left of the body.
 func (pr *prover) outlived() *finding {
@@ -170,8 +196,9 @@ func (pr *prover) serial(input any) *finding {
 			calls[0], calls[1] = calls[1], calls[0]
 		}
 		for _, c := range calls {
-			if err := c.Execute().Err(); err != nil {
-				return found(causeOfFailure(err), "with the rival %+v it fails in an undisturbed run: %v", input, err)
+			r := c.Execute()
+			if err := r.Err(); err != nil {
+				return found(causeOfFailure(r), "with the rival %+v it fails in an undisturbed run: %v", input, err)
 			}
 		}
 		if f := pr.noteState(); f != nil {
@@ -284,7 +311,6 @@ func (pr *prover) succeed(zombie *Run, a against, overlap bool) (successor *Run,
 // accompany waits for the successor and moves out of its way what a zombie would not:
 // its lease, which runs out, and its transaction, which the server ends.
 func (pr *prover) accompany(zombie, successor *Run, overlap bool) (blocked bool) {
-	sessions := zombie.sessions()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for until := time.Now().Add(patience); time.Now().Before(until); {
@@ -296,6 +322,7 @@ func (pr *prover) accompany(zombie, successor *Run, overlap bool) (blocked bool)
 		if successor.waits() {
 			pr.freeLease(zombie)
 		}
+		sessions := zombie.sessions() // a statement that was on its way may have begun one
 		if len(sessions) == 0 || blocked || !pr.waitsFor(sessions) {
 			continue
 		}

@@ -89,7 +89,6 @@ func (pr *prover) handover(first, n int, a against) (frozen bool, f *finding) {
 
 // letEnd waits for a run's end, or until it waits for a lock of another one's.
 func (pr *prover) letEnd(r, other *Run) {
-	sessions := other.sessions()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for until := time.Now().Add(patience); time.Now().Before(until); {
@@ -98,7 +97,7 @@ func (pr *prover) letEnd(r, other *Run) {
 			return
 		case <-tick.C:
 		}
-		if len(sessions) > 0 && pr.waitsFor(sessions) {
+		if sessions := other.sessions(); len(sessions) > 0 && pr.waitsFor(sessions) {
 			return
 		}
 	}

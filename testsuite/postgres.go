@@ -11,9 +11,9 @@ import (
 	pgxfence "github.com/fencekit/fencekit-go/pgx"
 )
 
-// fewest is how many connections the kit's pool has at least: a frozen run keeps its
-// own.
-const fewest = 8
+// fewest is how many connections the kit's pool may open at least: a frozen run keeps its
+// own, one for each goroutine that was about to send something.
+const fewest = 32
 
 func (k *Kit) openPostgres() error {
 	config, err := k.postgresConfig()

@@ -23,7 +23,9 @@ type Proof struct {
 	Args  []any
 
 	// Reset brings the database, and whatever else State reads, into its first state.
-	// It is called before every run; Redis is wiped beside it. Default: nothing.
+	// It is called before every run; Redis is wiped beside it. With pgxfence.Once it must
+	// empty fencekit.ledger too, or a run finds what an earlier one has done under the
+	// same key. fencekit.fence may stay: tokens only rise. Default: nothing.
 	Reset func(ctx context.Context) error
 
 	// State returns what the activity is about: rows, a balance, the calls that a fake
@@ -49,8 +51,8 @@ type Proof struct {
 	// amount computed in another way, say.
 	Same []any
 
-	// Allow exempts steps that may pass the fence: a log that repeats harmlessly.
-	// Default: none.
+	// Allow exempts steps that may pass the fence: a log that repeats harmlessly, a DO or a Lua
+	// script that only reads. Default: none.
 	Allow func(Step) bool
 
 	// Limit is how many steps the activity may have: it bounds the number of runs.
@@ -74,6 +76,7 @@ type prover struct {
 	kit   *Kit
 	proof Proof
 	plain *Run  // the undisturbed run
+	first *any  // the state before it; nil if it cannot be read
 	want  []any // the states that are right
 	runs  int
 }
@@ -82,6 +85,7 @@ type prover struct {
 type finding struct {
 	text  string
 	cause string
+	state bool // the state is wrong
 }
 
 func (f *finding) String() string {
@@ -110,6 +114,7 @@ func prove(t T, k *Kit, p Proof, what string, disturb func(*prover) *finding) Re
 		f = disturb(pr)
 	}
 	if f != nil {
+		pr.suspectLedger(f)
 		t.Errorf("%s: %s\n%s", what, pr.name(), f)
 		t.FailNow()
 	}
@@ -181,11 +186,14 @@ func (pr *prover) undisturbed() *finding {
 	if f := pr.reset(); f != nil {
 		return f
 	}
+	if s, f := pr.readState(); f == nil {
+		pr.first = &s
+	}
 	c := pr.call()
 	c.watched, c.held = true, true
 	pr.plain = c.Execute()
 	if err := pr.plain.Err(); err != nil {
-		return found(causeOfFailure(err), "it fails in an undisturbed run: %v", err)
+		return found(causeOfFailure(pr.plain), "it fails in an undisturbed run: %v", err)
 	}
 	if f := pr.noteState(); f != nil {
 		return f
@@ -194,6 +202,9 @@ func (pr *prover) undisturbed() *finding {
 		return found("", "it has %d steps, and Proof.Limit is %d", n, pr.proof.Limit)
 	}
 	if f := pr.guarded(); f != nil {
+		return f
+	}
+	if f := pr.replayed(); f != nil {
 		return f
 	}
 	return pr.outlived()
@@ -242,7 +253,9 @@ func (pr *prover) right(wants []any) *finding {
 			return nil
 		}
 	}
-	return found("", "the state is %+v, and should be %+v", s, wants[0])
+	f = found("", "the state is %+v, and should be %+v", s, wants[0])
+	f.state = true
+	return f
 }
 
 // settle redelivers an operation until it has ended well, or nobody will ever know

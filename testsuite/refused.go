@@ -64,6 +64,9 @@ func (pr *prover) swallowed(zombie *Run) *finding {
 		if looksItUp(steps[i+1:]) { // pgxfence.Once, which returns what was done before
 			continue
 		}
+		if s.Unfenced || s.Stray { // nobody has refused it: it found nothing to change
+			return found(causeOf(s, zombie, zombie), "a write is not fenced\n%s", s)
+		}
 		return found(causeSwallowed, "the body returned success although this write was refused\n%s", s)
 	}
 	return nil

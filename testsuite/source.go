@@ -26,26 +26,27 @@ var own = []string{
 const bodyEntry = module + "testsuite.(*bodyInbound)"
 
 // source is the innermost line on the stack that is the caller's code, and whether the
-// guard stands closer than that. A goroutine may have neither: it is the caller's then,
+// guard stands closer than that, and package primitives, be it for the guard or not. A goroutine may have neither: it is the caller's then,
 // by who has started it.
-func source() (line string, guards bool) {
+func source() (line string, guards, kits bool) {
 	for f := range stack() {
+		kits = kits || strings.HasPrefix(f.Function, module+"primitives.")
 		switch {
 		case hasPrefix(f.Function, own):
 			guards = true
 		case strings.HasPrefix(f.Function, bodyEntry):
-			return "", guards
+			return "", guards, kits
 		case !library(f.Function):
 			if guards {
-				return "", true
+				return "", true, kits
 			}
-			return at(f), false
+			return at(f), false, kits
 		}
 	}
 	if guards {
-		return "", true
+		return "", true, kits
 	}
-	return startedAt(), false
+	return startedAt(), false, kits
 }
 
 // stack are the frames of who called source, however many.

@@ -48,9 +48,9 @@ func (r *Run) isDead() bool {
 // before is called before a step is sent. Its error refuses it.
 func (r *Run) before(ctx context.Context, s *Step) error {
 	s.Token, _ = fence.FromContext(ctx)
-	s.Source, s.guards = source()
+	s.Source, s.guards, s.kits = source()
 	r.holdBack()
-	r.mu.Lock()
+	r.lockThawed()
 	if r.dead {
 		r.mu.Unlock()
 		return errDead
@@ -59,6 +59,7 @@ func (r *Run) before(ctx context.Context, s *Step) error {
 	s.N, s.Phase, s.held = len(r.steps), r.phase, r.reached
 	s.late = r.phase == Ending && !s.guards
 	hit := r.point == BeforeStep(s.N) || r.point == BeforeComplete && r.completes(s)
+	r.stop(hit)
 	r.mu.Unlock()
 	if !hit {
 		return nil
@@ -70,6 +71,22 @@ func (r *Run) before(ctx context.Context, s *Step) error {
 	return err
 }
 
+// lockThawed locks r.mu when the run is not frozen: a process that is stopped sends
+// nothing by any of its goroutines.
+func (r *Run) lockThawed() {
+	r.mu.Lock()
+	if !r.reached {
+		return
+	}
+	r.mu.Unlock()
+	<-r.thawed
+	r.mu.Lock()
+}
+
+// stop is called with r.mu, where the point is found to be: no other goroutine sends
+// anything from there on.
+func (r *Run) stop(hit bool) { r.reached = r.reached || hit && r.what == freeze }
+
 // after is called when a step has been answered.
 func (r *Run) after(s *Step) {
 	r.mu.Lock()
@@ -78,6 +95,7 @@ func (r *Run) after(s *Step) {
 		r.effects++
 		hit = hit || r.point == AfterEffect(r.effects)
 	}
+	r.stop(hit)
 	r.mu.Unlock()
 	if hit {
 		_ = r.come(s.System != Postgres) // it has happened already
@@ -119,7 +137,7 @@ func (r *Run) come(exit bool) error {
 		return nil
 	}
 	r.mu.Lock()
-	r.reached = true
+	r.stop(true)
 	r.mu.Unlock()
 	close(r.frozen)
 	<-r.thawed

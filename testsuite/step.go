@@ -50,8 +50,10 @@ type Step struct {
 	Stray bool
 
 	writes  bool   // it wrote, by its command tag, though maybe no row
+	untold  bool   // it is a statement that writes whatever its command tag says
 	word    string // the first of a reply of this module's scripts
 	guards  bool   // the guard's own, by who called
+	kits    bool   // sent by package primitives, for the guard or for the caller
 	held    bool   // sent after the run was thawed
 	late    bool   // sent after the body had returned, and not by the guard
 	session uint32

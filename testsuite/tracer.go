@@ -49,6 +49,7 @@ func (t *tracer) start(ctx context.Context, conn *pgx.Conn, text string, look fu
 	if text == "" || text == ";" { // a ping
 		return ctx
 	}
+	s.untold = writesUntold(text)
 	// It is looked at before it may be frozen: a seal of another transaction is no
 	// excuse.
 	traced := context.WithValue(ctx, stepKey{}, sent{s, r})
@@ -89,6 +90,9 @@ func (r *Run) answered(s *Step, err error, tags []pgconn.CommandTag) {
 	for _, tag := range tags {
 		s.count(tag)
 		s.tag = tag.String()
+	}
+	if s.untold && s.Err == nil {
+		s.Changed, s.writes = true, true
 	}
 }
 
@@ -141,7 +145,17 @@ func (r *Run) ended(conn *pgx.Conn, s *Step) {
 
 // TraceQueryStart implements pgx.QueryTracer.
 func (t *tracer) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	return t.start(ctx, conn, data.SQL, func(ctx context.Context) { t.fences.TraceQueryStart(ctx, conn, data) })
+	return t.start(ctx, conn, data.SQL, func(ctx context.Context) {
+		t.fences.TraceQueryStart(ctx, conn, data)
+		t.lookUntold(ctx, conn, data.SQL)
+	})
+}
+
+// lookUntold asks about a statement that writes without saying so as if it were a DELETE.
+func (t *tracer) lookUntold(ctx context.Context, conn *pgx.Conn, sql string) {
+	if writesUntold(sql) {
+		t.fences.TraceQueryStart(ctx, conn, pgx.TraceQueryStartData{SQL: "DELETE FROM something"})
+	}
 }
 
 // TraceQueryEnd implements pgx.QueryTracer.
@@ -155,7 +169,11 @@ func (t *tracer) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.T
 	for _, q := range data.Batch.QueuedQueries {
 		all = append(all, q.SQL)
 	}
-	return t.start(ctx, conn, strings.Join(all, ";\n"), func(ctx context.Context) { t.fences.TraceBatchStart(ctx, conn, data) })
+	text := strings.Join(all, ";\n")
+	return t.start(ctx, conn, text, func(ctx context.Context) {
+		t.fences.TraceBatchStart(ctx, conn, data)
+		t.lookUntold(ctx, conn, text)
+	})
 }
 
 // TraceBatchQuery implements pgx.BatchTracer.
