@@ -40,7 +40,7 @@ echo "$@ CGO_ENABLED=$CGO_ENABLED GOFLAGS=$GOFLAGS GOOS=$GOOS" >>"$FAKE_GO/calls
 printf 'half ' >"$GOBIN/temporal"
 read -r order <"$FAKE_GO/gate"
 if [ "$order" = fail ]; then
-	echo 'dial tcp: lookup proxy.golang.org: no such host'
+	echo 'dial tcp: lookup modules.example: no such host'
 	exit 1
 fi
 printf 'whole' >>"$GOBIN/temporal"
