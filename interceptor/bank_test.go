@@ -16,7 +16,7 @@ import (
 
 // The Postgres for all tests, and the template of their databases.
 var (
-	sharedPostgres = shared(func(ctx context.Context) (*devstack.Postgres, error) {
+	sharedPostgres = devstack.Shared(func(ctx context.Context) (*devstack.Postgres, error) {
 		return devstack.StartPostgres(ctx, devstack.PostgresConfig{})
 	})
 	bankTemplate = sync.OnceValues(func() (string, error) {

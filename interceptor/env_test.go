@@ -30,36 +30,17 @@ import (
 
 // The servers for all tests that do not break them.
 var (
-	sharedRedis = shared(func(ctx context.Context) (*devstack.Redis, error) {
+	sharedRedis = devstack.Shared(func(ctx context.Context) (*devstack.Redis, error) {
 		return devstack.StartRedis(ctx, devstack.RedisConfig{})
 	})
-	sharedTemporal = shared(func(ctx context.Context) (*devstack.Temporal, error) {
+	sharedTemporal = devstack.Shared(func(ctx context.Context) (*devstack.Temporal, error) {
 		return devstack.StartTemporal(ctx, devstack.TemporalConfig{})
 	})
 )
 
-var stops struct {
-	sync.Mutex
-	all []func() error
-}
-
-func shared[S interface{ Stop() error }](start func(context.Context) (S, error)) func() (S, error) {
-	return sync.OnceValues(func() (S, error) {
-		s, err := start(context.Background())
-		if err == nil {
-			stops.Lock()
-			defer stops.Unlock()
-			stops.all = append(stops.all, s.Stop)
-		}
-		return s, err
-	})
-}
-
 func TestMain(m *testing.M) {
 	code := m.Run()
-	for _, stop := range stops.all {
-		_ = stop()
-	}
+	_ = devstack.StopShared()
 	if err := leaked(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, "goroutines are left when all tests are over:", err)
 		code = 1

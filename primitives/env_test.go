@@ -97,13 +97,13 @@ func realEnv(t *testing.T) *env {
 
 // The servers for all tests that do not break them.
 var (
-	sharedRedis = shared(func(ctx context.Context) (*devstack.Redis, error) {
+	sharedRedis = devstack.Shared(func(ctx context.Context) (*devstack.Redis, error) {
 		return devstack.StartRedis(ctx, devstack.RedisConfig{})
 	})
-	sharedSentinel = shared(func(ctx context.Context) (*devstack.Sentinel, error) {
+	sharedSentinel = devstack.Shared(func(ctx context.Context) (*devstack.Sentinel, error) {
 		return devstack.StartSentinel(ctx, devstack.SentinelConfig{DownAfter: 30 * time.Second})
 	})
-	sharedCluster = shared(startCluster)
+	sharedCluster = devstack.Shared(startCluster)
 )
 
 // startCluster starts one that fails over by no accident of a loaded machine. It forms
@@ -122,25 +122,6 @@ func tolerate(ctx context.Context, c *devstack.Cluster, silence time.Duration) (
 		err = errors.Join(err, node.Config(ctx, "cluster-node-timeout", fmt.Sprint(silence.Milliseconds())))
 	}
 	return err
-}
-
-// stops end the shared servers that were started.
-var stops struct {
-	sync.Mutex
-	all []func() error
-}
-
-// shared starts a server for the first test that wants it; TestMain stops it.
-func shared[S interface{ Stop() error }](start func(context.Context) (S, error)) func() (S, error) {
-	return sync.OnceValues(func() (S, error) {
-		s, err := start(context.Background())
-		if err == nil {
-			stops.Lock()
-			defer stops.Unlock()
-			stops.all = append(stops.all, s.Stop)
-		}
-		return s, err
-	})
 }
 
 // started skips a test for whose topology the machine has no Redis server.
@@ -211,9 +192,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	code := m.Run()
-	for _, stop := range stops.all {
-		_ = stop()
-	}
+	_ = devstack.StopShared()
 	if err := leaked(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, "goroutines are left when all tests are over:", err)
 		code = 1

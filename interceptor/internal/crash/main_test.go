@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -16,33 +15,16 @@ import (
 
 // The servers of the tests that do not break them.
 var (
-	sharedRedis = shared(func(ctx context.Context) (*devstack.Redis, error) {
+	sharedRedis = devstack.Shared(func(ctx context.Context) (*devstack.Redis, error) {
 		return devstack.StartRedis(ctx, devstack.RedisConfig{})
 	})
-	sharedTemporal = shared(func(ctx context.Context) (*devstack.Temporal, error) {
+	sharedTemporal = devstack.Shared(func(ctx context.Context) (*devstack.Temporal, error) {
 		return devstack.StartTemporal(ctx, devstack.TemporalConfig{})
 	})
-	sharedPostgres = shared(func(ctx context.Context) (*devstack.Postgres, error) {
+	sharedPostgres = devstack.Shared(func(ctx context.Context) (*devstack.Postgres, error) {
 		return devstack.StartPostgres(ctx, devstack.PostgresConfig{})
 	})
 )
-
-var stops struct {
-	sync.Mutex
-	all []func() error
-}
-
-func shared[S interface{ Stop() error }](start func(context.Context) (S, error)) func() (S, error) {
-	return sync.OnceValues(func() (S, error) {
-		s, err := start(context.Background())
-		if err == nil {
-			stops.Lock()
-			defer stops.Unlock()
-			stops.all = append(stops.all, s.Stop)
-		}
-		return s, err
-	})
-}
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(childEnv); text != "" {
@@ -53,9 +35,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	code := m.Run()
-	for _, stop := range stops.all {
-		_ = stop()
-	}
+	_ = devstack.StopShared()
 	os.Exit(code)
 }
 
