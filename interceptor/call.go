@@ -72,7 +72,7 @@ func (c *call) run(ctx context.Context, in *sdk.ExecuteActivityInput, next execu
 	case err != nil:
 		return nil, c.refused(op.Key, err)
 	case b.returned:
-		return b.result()
+		return answer(b.payloads)
 	}
 	return c.replay(op.Key, done.Memo)
 }
@@ -101,12 +101,13 @@ func (b *body) run(ctx context.Context) ([]byte, error) {
 	return memo, err
 }
 
-// result is what was stored, byte for byte: a replay must not differ from it.
-func (b *body) result() (any, error) {
-	if b.payloads == nil {
+// answer is what the SDK sends as it is, after a run and after a replay alike: what was
+// stored, byte for byte.
+func answer(payloads *commonpb.Payloads) (any, error) {
+	if payloads == nil {
 		return nil, nil //nolint:nilnil // a body without a result
 	}
-	return b.payloads, nil
+	return payloads, nil
 }
 
 func (c *call) replay(key primitives.Key, memo []byte) (any, error) {
@@ -114,10 +115,7 @@ func (c *call) replay(key primitives.Key, memo []byte) (any, error) {
 	if err != nil {
 		return nil, c.undecodable(key, err)
 	}
-	if payloads == nil {
-		return nil, nil //nolint:nilnil // a body without a result
-	}
-	return payloads, nil
+	return answer(payloads)
 }
 
 // sealed makes a Seal hook whose error the call remembers: it passes as it is, whatever
