@@ -20,6 +20,8 @@ type plan struct {
 	keepFor  time.Duration
 	observer observer
 	advise   sync.Once
+
+	unchecked sync.Once // the warning of calls whose input cannot be compared
 }
 
 func (k *Interceptor) add(g Guard, o Options) error {
