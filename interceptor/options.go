@@ -91,7 +91,7 @@ type Policy struct {
 
 	// Retention is how long a result is kept for replays. It should not end before
 	// Temporal stops retrying, which is ScheduleToClose; a later attempt runs the body
-	// again, under a higher token. 10ms to 10 years; default Options.Retention, else
+	// again, under a higher token. LeaseTTL to 10 years; default Options.Retention, else
 	// 24h.
 	Retention time.Duration
 
