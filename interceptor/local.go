@@ -41,8 +41,11 @@ type localCalls map[[2]string]int
 // never fails the workflow: what is wrong with the call is for the activity to say.
 func (n localCalls) header(p *plan, name string, args []any, explicit string) *commonpb.Payload {
 	l := localCall{Version: localVersion, Type: name}
-	var err error
-	if l.taken, err = p.take(args, explicit); err == nil {
+	err := p.checkShown(args, explicit)
+	if err == nil {
+		l.taken, err = p.take(args, explicit)
+	}
+	if err == nil {
 		l.Input, err = p.localInput(args, explicit)
 	}
 	if err != nil {
@@ -64,8 +67,20 @@ func (l localCall) payload() *commonpb.Payload {
 	}
 }
 
-// localInput is the digest of the arguments of a local activity. Its body sees more than
-// JSON shows, so that all must be shown, unless the policy or the workflow says what counts.
+// checkShown refuses arguments of which a local body sees more than JSON shows, unless the
+// policy or the workflow says what counts.
+func (p *plan) checkShown(args []any, explicit string) error {
+	if p.Key.set || explicit != "" {
+		return nil
+	}
+	in, err := p.keyable(args)
+	if err == nil {
+		err = primitives.CheckShown(in)
+	}
+	return err
+}
+
+// localInput is the digest of the arguments of a local activity.
 func (p *plan) localInput(args []any, explicit string) (string, error) {
 	whole, err := p.whole(args)
 	switch {
@@ -74,12 +89,6 @@ func (p *plan) localInput(args []any, explicit string) (string, error) {
 	case p.Key.set:
 		picked, err := p.pickedKey(args)
 		return picked + " " + whole.String(), err
-	case err != nil:
-		return "", err
-	}
-	in, err := p.keyable(args)
-	if err == nil {
-		err = primitives.CheckShown(in)
 	}
 	return whole.String(), err
 }
