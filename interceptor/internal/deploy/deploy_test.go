@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/fencekit/fencekit-go/interceptor"
@@ -202,6 +203,47 @@ func TestLocalActivityOverADeploy(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// A local activity whose backoff is longer than a workflow task may take leaves its worker
+// between two attempts, for a timer: the SDK schedules it again, under another id, in
+// whatever process and release has the workflow then. It is the same call.
+func TestLocalRetryWithALongBackoffOverADeploy(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, endlessLease)
+	worker := r.spawn("release1")
+	runs, activities := map[string]client.WorkflowRun{}, []string{deploy.Default, deploy.Resource, deploy.Keyed, deploy.ByHeader, deploy.Whole, deploy.Business}
+	for _, activity := range activities {
+		r.fail(activity)
+		runs[activity] = r.start(pay{Activity: activity, Local: true, Key: keyFor(activity), Backoff: 2 * taskTimeout, Payment: of(activity, nil)})
+	}
+	for _, activity := range activities {
+		r.sleeps(runs[activity])
+	}
+	r.stop(worker)
+	r.spawn("release2")
+	for _, activity := range activities {
+		t.Run(activity, func(t *testing.T) {
+			receipt, err := r.receipt(runs[activity])
+			require.NoError(t, err)
+			require.Equal(t, "release2", receipt)
+			require.Equal(t, 1, r.charges(activity), r.of(activity))
+			require.Greater(t, r.last(activity).Token, r.of(activity)[0].Token)
+		})
+	}
+}
+
+// sleeps waits until a workflow has started a timer.
+func (r *rig) sleeps(run client.WorkflowRun) {
+	r.Helper()
+	all := r.client.GetWorkflowHistory(r.patience(), run.GetID(), run.GetRunID(), true, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for {
+		event, err := all.Next()
+		require.NoError(r, err)
+		if event.GetEventType() == enums.EVENT_TYPE_TIMER_STARTED {
+			return
+		}
 	}
 }
 

@@ -17,15 +17,12 @@ import (
 	"go.temporal.io/sdk/client"
 	sdk "go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/fencekit/fencekit-go/interceptor"
 	"github.com/fencekit/fencekit-go/primitives"
 )
-
-var retries = &temporal.RetryPolicy{InitialInterval: retrySoon, BackoffCoefficient: 1}
 
 // Release is one version of the program. P is its input of the activities.
 type Release[P any] struct {
@@ -100,8 +97,7 @@ func (r Release[P]) policies() map[string]interceptor.Policy {
 // pay makes one call. A local activity is called by the release's own struct, whatever
 // shape its history has.
 func pay[P any](ctx workflow.Context, p Pay[P]) (receipt string, err error) {
-	ctx = workflow.WithActivityOptions(ctx, activityOptions(p.Timeout))
-	ctx = workflow.WithLocalActivityOptions(ctx, localOptions(p.Timeout))
+	ctx = p.options(ctx)
 	if p.Key != "" {
 		if ctx, err = interceptor.WithKey(ctx, p.Key); err != nil {
 			return "", err

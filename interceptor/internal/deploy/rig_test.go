@@ -129,14 +129,18 @@ func of(order string, added payment) payment {
 
 type pay = deploy.Pay[payment]
 
-// start starts a call. Its workflow task is given up soon, if its worker has died.
+// taskTimeout is how long a workflow task may take: it is given up soon if its worker has
+// died.
+const taskTimeout = 3 * time.Second
+
+// start starts a call.
 func (r *rig) start(p pay) client.WorkflowRun {
 	r.Helper()
 	if p.Timeout == 0 {
 		p.Timeout = time.Minute
 	}
 	run, err := r.client.ExecuteWorkflow(r.patience(), client.StartWorkflowOptions{
-		TaskQueue: r.order.Queue, WorkflowTaskTimeout: 3 * time.Second}, deploy.Workflow, p)
+		TaskQueue: r.order.Queue, WorkflowTaskTimeout: taskTimeout}, deploy.Workflow, p)
 	require.NoError(r, err)
 	return run
 }
@@ -165,7 +169,8 @@ type service struct {
 
 	mu       sync.Mutex
 	requests []request
-	hanging  map[string]chan struct{} // by order: its first request has no answer
+	hanging  map[string]chan struct{} // by order: its next request has no answer
+	failing  map[string]bool          // by order: its next request has an error for an answer
 }
 
 // request is a request for payment.
@@ -176,7 +181,7 @@ type request struct {
 }
 
 func newService(t *testing.T) *service {
-	s := &service{hanging: map[string]chan struct{}{}}
+	s := &service{hanging: map[string]chan struct{}{}, failing: map[string]bool{}}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	s.url = server.URL
@@ -198,11 +203,17 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.requests = append(s.requests, q)
 	heard := s.hanging[q.Order]
+	fails := s.failing[q.Order]
 	delete(s.hanging, q.Order)
+	delete(s.failing, q.Order)
 	s.mu.Unlock()
 	if heard != nil {
 		close(heard)
 		<-r.Context().Done() // the worker has gone
+		return
+	}
+	if fails {
+		http.Error(w, "charged, and no word of it", http.StatusBadGateway)
 		return
 	}
 	_, _ = w.Write([]byte(q.Release))
@@ -216,6 +227,13 @@ func (s *service) hang(order string) <-chan struct{} {
 	heard := make(chan struct{})
 	s.hanging[order] = heard
 	return heard
+}
+
+// fail has the next request of an order charge and get an error.
+func (s *service) fail(order string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failing[order] = true
 }
 
 // of are the requests of an order, in order.
