@@ -40,6 +40,7 @@ func TestDeployInMidRetry(t *testing.T) {
 	}{
 		{"a field is added", "release1", "release2", nil, all},
 		{"fields of all kinds are added", "release1", "release3", nil, all},
+		{"other types and an argument", "release1", "release4", nil, all},
 		{"rolled back", "release3", "release1", nil, all},
 		{"written by the new one", "release1", "release2", payment{"Note": ""}, all},
 		// A release without the field cannot see what it held: a key of the whole input is another one.
@@ -90,7 +91,9 @@ func TestDoneByAnotherRelease(t *testing.T) {
 		{"a field is added", "release1", "release2", payment{"Note": ""}},
 		{"fields of all kinds are added", "release1", "release3", payment{"Note": "", "Items": []string{}, "Labels": map[string]string{},
 			"Rate": nil, "Address": payment{"Lines": []string{}}, "Urgent": false, "Due": time.Time{}}},
+		{"other types and an argument", "release1", "release4", payment{"Note": nil}},
 		{"rolled back", "release3", "release1", nil},
+		{"rolled back, other types and an argument", "release4", "release1", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -176,7 +179,9 @@ func TestFieldThatHoldsSomethingIsOtherInput(t *testing.T) {
 func TestLocalActivityOverADeploy(t *testing.T) {
 	t.Parallel()
 	const ttl = 12 * time.Second // longer than until the next worker asks
-	for name, second := range map[string]string{"a field is added": "release2", "fields of all kinds are added": "release3"} {
+	for name, second := range map[string]string{
+		"a field is added": "release2", "fields of all kinds are added": "release3", "other types and an argument": "release4",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, ttl)

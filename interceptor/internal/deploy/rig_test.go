@@ -41,7 +41,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-o", dir, "./release1", "./release2", "./release3")
+	build := exec.Command("go", "build", "-o", dir, "./release1", "./release2", "./release3", "./release4")
 	if said, err := build.CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("go build: %w\n%s", err, said)
 	}
