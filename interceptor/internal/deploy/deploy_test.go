@@ -18,6 +18,9 @@ import (
 // attemptLimit is how long Temporal waits for the attempt of a worker that has died.
 const attemptLimit = 5 * time.Second
 
+// activities are those about which the releases agree.
+var activities = []string{deploy.Default, deploy.Resource, deploy.Keyed, deploy.ByHeader, deploy.Whole, deploy.Business}
+
 // keyFor is what a call of an activity has by WithKey.
 func keyFor(activity string) string {
 	if activity == deploy.ByHeader {
@@ -31,8 +34,7 @@ func keyFor(activity string) string {
 // over at once.
 func TestDeployInMidRetry(t *testing.T) {
 	t.Parallel()
-	call, key := []string{deploy.Default, deploy.Resource, deploy.Keyed}, []string{deploy.ByHeader, deploy.Whole, deploy.Business}
-	all := append(append([]string{}, call...), key...)
+	all, call := activities, activities[:3] // under ScopeExecution
 	for _, c := range []struct {
 		name, first, second string
 		added               payment // what the input has beside the first release's fields
@@ -186,7 +188,7 @@ func TestLocalActivityOverADeploy(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, ttl)
 			worker := r.spawn("release1")
-			runs, activities := map[string]client.WorkflowRun{}, []string{deploy.Default, deploy.Resource, deploy.Keyed, deploy.ByHeader, deploy.Whole, deploy.Business}
+			runs := map[string]client.WorkflowRun{}
 			for _, activity := range activities {
 				heard := r.hang(activity)
 				runs[activity] = r.start(pay{Activity: activity, Local: true, Key: keyFor(activity), Payment: of(activity, nil)})
@@ -218,7 +220,7 @@ func TestLocalRetryWithALongBackoffOverADeploy(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, endlessLease)
 	worker := r.spawn("release1")
-	runs, activities := map[string]client.WorkflowRun{}, []string{deploy.Default, deploy.Resource, deploy.Keyed, deploy.ByHeader, deploy.Whole, deploy.Business}
+	runs := map[string]client.WorkflowRun{}
 	for _, activity := range activities {
 		r.fail(activity)
 		runs[activity] = r.start(pay{Activity: activity, Local: true, Key: keyFor(activity), Backoff: 2 * taskTimeout, Payment: of(activity, nil)})

@@ -5,6 +5,7 @@ package deploy_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -35,28 +36,27 @@ var (
 	})
 )
 
-// programs is a folder with the releases, compiled.
-var programs = sync.OnceValues(func() (string, error) {
+// binaries is a folder with the releases, compiled.
+type binaries string
+
+// Stop deletes it.
+func (b binaries) Stop() error { return os.RemoveAll(string(b)) }
+
+var sharedBinaries = devstack.Shared(func(ctx context.Context) (b binaries, err error) {
 	dir, err := os.MkdirTemp("", "fencekit-deploy-")
 	if err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-o", dir, "./release1", "./release2", "./release3", "./release4")
+	build := exec.CommandContext(ctx, "go", "build", "-o", dir, "./release1", "./release2", "./release3", "./release4")
 	if said, err := build.CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("go build: %w\n%s", err, said)
+		return "", errors.Join(fmt.Errorf("go build: %w\n%s", err, said), os.RemoveAll(dir))
 	}
-	return dir, nil
+	return binaries(dir), nil
 })
-
-var built atomic.Bool
 
 func TestMain(m *testing.M) {
 	code := m.Run()
 	_ = devstack.StopShared()
-	if built.Load() {
-		dir, _ := programs()
-		_ = os.RemoveAll(dir)
-	}
 	os.Exit(code)
 }
 
@@ -89,12 +89,11 @@ func newRig(t *testing.T, leaseTTL time.Duration) *rig {
 // spawn starts a worker of a release and returns when it works.
 func (r *rig) spawn(release string) *devstack.Child {
 	r.Helper()
-	built.Store(true)
-	dir, err := programs()
+	dir, err := sharedBinaries()
 	require.NoError(r, err)
 	text, err := json.Marshal(r.order)
 	require.NoError(r, err)
-	c := devstack.ChildForTest(r, devstack.ChildConfig{Path: filepath.Join(dir, release), Env: []string{deploy.OrderEnv + "=" + string(text)}})
+	c := devstack.ChildForTest(r, devstack.ChildConfig{Path: filepath.Join(string(dir), release), Env: []string{deploy.OrderEnv + "=" + string(text)}})
 	line, err := c.Line(r.patience())
 	require.NoError(r, err)
 	require.Equal(r, "ready", line)
