@@ -23,27 +23,27 @@ func TestWhichDeliveriesAreTheSameOperation(t *testing.T) {
 		input string  // of the second; that of the first is "x"
 		same  []Scope // in which the two are one operation
 	}{
-		"a retry":                           {regular, func(i *activity.Info) { i.Attempt = 2; i.StartedTime = time.Unix(9, 0) }, "x", widerOr(ScopeExecution)},
+		"a retry":                           {regular, func(i *activity.Info) { i.Attempt = 2; i.StartedTime = time.Unix(9, 0) }, "x", scopesFrom(ScopeExecution)},
 		"its input, as read by another":     {regular, func(i *activity.Info) { i.Attempt = 2 }, "y", []Scope{ScopeExecution}},
-		"N01: one id, scheduled again":      {regular, func(i *activity.Info) { i.ScheduledTime = time.Unix(1, 8) }, "x", widerOr(ScopeRun)},
-		"another id":                        {regular, func(i *activity.Info) { i.ActivityID = "6" }, "x", widerOr(ScopeRun)},
-		"another run":                       {regular, func(i *activity.Info) { i.WorkflowExecution.RunID = "s" }, "x", widerOr(ScopeWorkflow)},
-		"another workflow":                  {regular, func(i *activity.Info) { i.WorkflowExecution.ID = "v" }, "x", widerOr(ScopeNamespace)},
-		"another Temporal namespace":        {regular, func(i *activity.Info) { i.Namespace = "other" }, "x", widerOr(never)},
-		"another workflow type":             {regular, func(i *activity.Info) { i.WorkflowType = nil }, "x", widerOr(ScopeExecution)},
-		"another queue":                     {regular, func(i *activity.Info) { i.TaskQueue = "other" }, "x", widerOr(ScopeExecution)},
-		"standalone: a retry":               {alone, func(i *activity.Info) { i.Attempt = 2; i.StartedTime = time.Unix(9, 0) }, "x", widerOr(ScopeExecution)},
+		"N01: one id, scheduled again":      {regular, func(i *activity.Info) { i.ScheduledTime = time.Unix(1, 8) }, "x", scopesFrom(ScopeRun)},
+		"another id":                        {regular, func(i *activity.Info) { i.ActivityID = "6" }, "x", scopesFrom(ScopeRun)},
+		"another run":                       {regular, func(i *activity.Info) { i.WorkflowExecution.RunID = "s" }, "x", scopesFrom(ScopeWorkflow)},
+		"another workflow":                  {regular, func(i *activity.Info) { i.WorkflowExecution.ID = "v" }, "x", scopesFrom(ScopeNamespace)},
+		"another Temporal namespace":        {regular, func(i *activity.Info) { i.Namespace = "other" }, "x", scopesFrom(never)},
+		"another workflow type":             {regular, func(i *activity.Info) { i.WorkflowType = nil }, "x", scopesFrom(ScopeExecution)},
+		"another queue":                     {regular, func(i *activity.Info) { i.TaskQueue = "other" }, "x", scopesFrom(ScopeExecution)},
+		"standalone: a retry":               {alone, func(i *activity.Info) { i.Attempt = 2; i.StartedTime = time.Unix(9, 0) }, "x", scopesFrom(ScopeExecution)},
 		"standalone: its input, by another": {alone, func(i *activity.Info) { i.Attempt = 2 }, "y", []Scope{ScopeExecution}},
-		"standalone: another run":           {alone, func(i *activity.Info) { i.ActivityRunID = "s" }, "x", widerOr(ScopeWorkflow)},
-		"standalone: another id":            {alone, func(i *activity.Info) { i.ActivityID = "other" }, "x", widerOr(ScopeNamespace)},
-		"standalone: another namespace":     {alone, func(i *activity.Info) { i.Namespace = "other" }, "x", widerOr(never)},
-		"standalone: one of a workflow":     {alone, func(i *activity.Info) { *i = regular; i.WorkflowExecution.ID, i.WorkflowExecution.RunID = "id", "run" }, "x", widerOr(ScopeRun)},
+		"standalone: another run":           {alone, func(i *activity.Info) { i.ActivityRunID = "s" }, "x", scopesFrom(ScopeWorkflow)},
+		"standalone: another id":            {alone, func(i *activity.Info) { i.ActivityID = "other" }, "x", scopesFrom(ScopeNamespace)},
+		"standalone: another namespace":     {alone, func(i *activity.Info) { i.Namespace = "other" }, "x", scopesFrom(never)},
+		"standalone: a workflow of its id":  {alone, func(i *activity.Info) { *i = regular; i.WorkflowExecution.ID, i.WorkflowExecution.RunID = "id", "run" }, "x", scopesFrom(ScopeNamespace)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			other := c.info
 			c.other(&other)
-			for _, scope := range widerOr(ScopeExecution) {
+			for _, scope := range scopesFrom(ScopeExecution) {
 				p := Policy{Scope: scope}
 				first, second := keyOf(t, p, c.info, "x"), keyOf(t, p, other, c.input)
 				if want := slices.Contains(c.same, scope); (first == second) != want {
@@ -59,8 +59,8 @@ func TestWhichDeliveriesAreTheSameOperation(t *testing.T) {
 	}
 }
 
-// widerOr are the scopes from one on.
-func widerOr(from Scope) (all []Scope) {
+// scopesFrom are the scopes from one on.
+func scopesFrom(from Scope) (all []Scope) {
 	for s := from; s <= ScopeNamespace; s++ {
 		all = append(all, s)
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
 	sdk "go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
@@ -23,6 +25,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/fencekit/fencekit-go/internal/devstack"
 )
 
 // These tests are of Temporal alone, without the kit: what a call's identity relies on.
@@ -121,8 +125,13 @@ func TestFactScheduledTimeTellsCallsApart(t *testing.T) {
 		t.Run(fmt.Sprint("eager ", eager), func(t *testing.T) {
 			t.Parallel()
 			e := newEnv(t)
+			if eager { // which servers must be told to do
+				server := devstack.TemporalForTest(t, devstack.TemporalConfig{DynamicConfig: []string{"system.enableActivityEagerExecution=true"}})
+				e.client = server.ClientForTest(t, func(o *client.Options) { o.Logger = e.logs })
+			}
 			var mu sync.Mutex
 			var seen []activity.Info
+			var slots eagerSlots
 			e.bare(and(named("work", func(ctx context.Context) error {
 				mu.Lock()
 				defer mu.Unlock()
@@ -131,7 +140,7 @@ func TestFactScheduledTimeTellsCallsApart(t *testing.T) {
 					return errors.New("once more")
 				}
 				return nil
-			})), func(o *worker.Options) { o.DisableEagerActivities = !eager })
+			})), slots.tune(t), func(o *worker.Options) { o.DisableEagerActivities = !eager })
 			p := call("work").attempts(2).as("one-id")
 			e.steps(p, p)
 			require.Len(t, seen, 4)
@@ -139,8 +148,46 @@ func TestFactScheduledTimeTellsCallsApart(t *testing.T) {
 			require.Equal(t, seen[0].ScheduledTime, seen[1].ScheduledTime)
 			require.Equal(t, seen[2].ScheduledTime, seen[3].ScheduledTime)
 			require.NotEqual(t, seen[0].ScheduledTime, seen[2].ScheduledTime)
+			require.Equal(t, eager, slots.used.Load() > 0, "or the test shows nothing")
 		})
 	}
+}
+
+// eagerSlots counts the activities that have not come by a poll: an eager one's slot is
+// reserved without waiting.
+type eagerSlots struct {
+	worker.SlotSupplier
+
+	eager sync.Map // the permits
+	used  atomic.Int64
+}
+
+func (s *eagerSlots) TryReserveSlot(info worker.SlotReservationInfo) *worker.SlotPermit {
+	permit := s.SlotSupplier.TryReserveSlot(info)
+	if permit != nil {
+		s.eager.Store(permit, true)
+	}
+	return permit
+}
+
+func (s *eagerSlots) MarkSlotUsed(info worker.SlotMarkUsedInfo) {
+	if _, ok := s.eager.Load(info.Permit()); ok {
+		s.used.Add(1)
+	}
+	s.SlotSupplier.MarkSlotUsed(info)
+}
+
+// tune has a worker use these slots for its activities.
+func (s *eagerSlots) tune(t *testing.T) func(*worker.Options) {
+	t.Helper()
+	others, err := worker.NewFixedSizeSlotSupplier(10)
+	require.NoError(t, err)
+	s.SlotSupplier, err = worker.NewFixedSizeSlotSupplier(10)
+	require.NoError(t, err)
+	tuner, err := worker.NewCompositeTuner(worker.CompositeTunerOptions{WorkflowSlotSupplier: others, ActivitySlotSupplier: s,
+		LocalActivitySlotSupplier: others, NexusSlotSupplier: others, SessionActivitySlotSupplier: others})
+	require.NoError(t, err)
+	return func(o *worker.Options) { o.Tuner = tuner }
 }
 
 // The activities of a session, and those that the SDK makes it of, have scheduled times
