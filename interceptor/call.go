@@ -23,6 +23,7 @@ type call struct {
 	info  activity.Info
 	begun time.Time // when it reached this worker, by the local clock
 	codec codec
+	local localCall // which call of a local activity it is
 
 	attempt      primitives.Attempt // of the body, once it runs
 	hookFailure  error              // of the Ledger or the Seal hook

@@ -41,7 +41,9 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		"Guards[0] (pay).Scope":            {guard(Policy{Scope: -1}), guard(Policy{Scope: 4})},
 		"Guards[0] (pay).LeaseTTL":         {guard(Policy{LeaseTTL: time.Millisecond}), guard(Policy{LeaseTTL: 48 * time.Hour}), func(o *Options) { o.LeaseTTL = -1 }},
 		"Guards[0] (pay).RenewEvery":       {guard(Policy{RenewEvery: time.Millisecond}), guard(Policy{LeaseTTL: time.Second, RenewEvery: time.Second})},
-		"Guards[0] (pay).Retention":        {guard(Policy{Retention: time.Nanosecond}), func(o *Options) { o.Retention = -1 }},
+		"Guards[0] (pay).Retention":        {guard(Policy{Retention: time.Nanosecond}), func(o *Options) { o.Retention = -1 },
+			guard(Policy{Retention: 29 * time.Second}), guard(Policy{LeaseTTL: time.Minute, Retention: time.Minute - 1}), // N17
+			func(o *Options) { o.Retention = time.Second }, func(o *Options) { o.LeaseTTL = 23 * time.Hour; o.Retention = time.Hour }},
 		"Guards[0] (pay).Wait":             {guard(Policy{Wait: -1})},
 		"Guards[0] (pay).MaxMemo":          {guard(Policy{MaxMemo: -1}), guard(Policy{MaxMemo: 65 << 20})},
 		"Guards[0] (pay).MaxTakeovers":     {guard(Policy{MaxTakeovers: -1})},
