@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -182,7 +181,7 @@ func TestALocalActivityBesideARegularOneIsBusy(t *testing.T) {
 			run, err := e.client.ExecuteWorkflow(e.ctx(), startOn(e), beside, staged("long", "x", forever).attempts(1), c.locals)
 			require.NoError(t, err)
 			first := s.next()
-			e.signal(run, "it runs", nil)
+			e.signal(run, "it runs")
 			eventually(t, "all local calls", func() bool {
 				return len(seen.busy())+int(others.Load())+len(s.runs) >= len(c.locals)
 			})
@@ -203,10 +202,4 @@ func repeat[T any](v T, n int) (all []T) {
 		all = append(all, v)
 	}
 	return all
-}
-
-// signal sends a signal to a workflow.
-func (e *env) signal(run client.WorkflowRun, name string, arg any) {
-	e.Helper()
-	e.insist(func() error { return e.client.SignalWorkflow(e.ctx(), run.GetID(), run.GetRunID(), name, arg) })
 }

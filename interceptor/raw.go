@@ -43,8 +43,8 @@ func keyOfMessage(name, encoding string, data []byte) (any, error) {
 		if encoding == converter.MetadataEncodingProtoJSON {
 			return rawKey{Type: name, JSON: data}, nil
 		}
-		return nil, fmt.Errorf("the protobuf message of type %.80q cannot be keyed: this program does not know the type, "+
-			"and equal messages can have different bytes", name)
+		return nil, fmt.Errorf("the type of the protobuf message, %.80q, is not registered in this program, so it cannot be keyed: "+
+			"equal messages can have different bytes", name)
 	}
 	m := known.New().Interface()
 	unmarshal := proto.Unmarshal
