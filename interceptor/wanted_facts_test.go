@@ -158,7 +158,7 @@ func TestWhatTheServerSaysOfAnAttempt(t *testing.T) {
 			require.Equal(t, standing{Open: true, State: scheduled}, p.standing(b))
 		}},
 		"paused while it runs": {endless, func(t *testing.T, p *poller, a *task) {
-			p.e.pause(p.run, a)
+			p.e.pause(p.run, entered(a))
 			asked := current
 			asked.State = enums.PENDING_ACTIVITY_STATE_PAUSE_REQUESTED
 			require.Equal(t, asked, p.standing(a))
@@ -175,13 +175,4 @@ func TestWhatTheServerSaysOfAnAttempt(t *testing.T) {
 // entered is a task as the helpers of running attempts know it.
 func entered(of *task) *entrance {
 	return &entrance{info: activity.Info{ActivityID: of.GetActivityId(), Attempt: of.GetAttempt()}}
-}
-
-func (e *env) pause(run client.WorkflowRun, of *task) {
-	e.Helper()
-	e.insist(func() error {
-		_, err := e.client.WorkflowService().PauseActivity(e.ctx(), &workflowservice.PauseActivityRequest{
-			Namespace: "default", Execution: execution(run), Activity: &workflowservice.PauseActivityRequest_Id{Id: of.GetActivityId()}})
-		return err
-	})
 }

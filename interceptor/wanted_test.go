@@ -59,7 +59,7 @@ func (e *env) frozen(register func(worker.Registry), edits ...func(*worker.Optio
 	l := &line{e: e, socket: make(chan *task, 9), thawed: make(chan struct{})}
 	s, err := sharedTemporal()
 	require.NoError(e, err)
-	c := s.ClientForTest(e.T, func(o *client.Options) {
+	c := s.ClientForTest(e, func(o *client.Options) {
 		o.Logger = e.logs
 		o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(l.call))
 	})
@@ -251,7 +251,7 @@ func TestALateAttemptThatIsWantedBegins(t *testing.T) {
 			run := e.start(staged("work", "x", c.timeout))
 			of := await(t, l.socket, "an attempt")
 			if c.paused {
-				e.pause(run, of)
+				e.pause(run, entered(of))
 			}
 			eventually(t, "it to be as late as it should", func() bool { return time.Since(of.GetStartedTime().AsTime()) >= c.hold })
 			l.thaw()
