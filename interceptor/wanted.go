@@ -102,12 +102,15 @@ func (c *call) current(ctx context.Context, from client.Client) (open bool, atte
 		}
 		return d.Status == enums.ACTIVITY_EXECUTION_STATUS_RUNNING, d.Attempt, d.LastStartedTime, nil
 	}
-	d, err := from.DescribeWorkflow(ctx, c.info.WorkflowExecution.ID, c.info.WorkflowExecution.RunID)
+	d, err := from.DescribeWorkflowExecution(ctx, c.info.WorkflowExecution.ID, c.info.WorkflowExecution.RunID) //nolint:staticcheck // the other one shows no activities in SDK 1.50
 	if err != nil {
 		return false, 0, time.Time{}, err
 	}
-	open = d.RawResponse.GetWorkflowExecutionInfo().GetStatus() == enums.WORKFLOW_EXECUTION_STATUS_RUNNING
-	for _, a := range d.RawResponse.GetPendingActivities() {
+	if d.GetWorkflowExecutionInfo() == nil {
+		return false, 0, time.Time{}, errors.New("the answer says nothing of the workflow")
+	}
+	open = d.GetWorkflowExecutionInfo().GetStatus() == enums.WORKFLOW_EXECUTION_STATUS_RUNNING
+	for _, a := range d.GetPendingActivities() {
 		if a.GetActivityId() == c.info.ActivityID {
 			return open, a.GetAttempt(), a.GetLastStartedTime().AsTime(), nil
 		}

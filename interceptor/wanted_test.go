@@ -2,6 +2,7 @@ package interceptor_test
 
 import (
 	"context"
+	"errors"
 	"path"
 	"sync/atomic"
 	"testing"
@@ -83,7 +84,7 @@ func (l *line) thaw() { close(l.thawed) }
 // givenUp are the refusals of attempts that Temporal had given up.
 func (h *heard) givenUp() (found []primitives.Event) {
 	for _, e := range h.kind(primitives.EventRefused) {
-		if e.Err == interceptor.ErrGivenUp {
+		if errors.Is(e.Err, interceptor.ErrGivenUp) {
 			found = append(found, e)
 		}
 	}

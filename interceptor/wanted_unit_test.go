@@ -43,17 +43,16 @@ func TestWhetherAnAttemptIsWantedIsTheClientsWord(t *testing.T) {
 		"an old server":        {answer: answer{err: serviceerror.NewUnimplemented("x")}, fails: true},
 		"no answer in time":    {answer: answer{err: context.DeadlineExceeded}, fails: true},
 	} {
-		workflow := described{workflow: &client.WorkflowExecutionDescription{
-			RawResponse: &workflowservice.DescribeWorkflowExecutionResponse{
-				WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: enums.WORKFLOW_EXECUTION_STATUS_TERMINATED},
-				PendingActivities: []*workflowpb.PendingActivityInfo{
-					{ActivityId: "another", Attempt: 3, LastStartedTime: timestamppb.New(started)},
-					{ActivityId: ofWorkflow().ActivityID, Attempt: c.answer.attempt, LastStartedTime: timestamppb.New(c.answer.started)},
-				}}}, err: c.answer.err}
+		workflow := described{workflow: &workflowservice.DescribeWorkflowExecutionResponse{
+			WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: enums.WORKFLOW_EXECUTION_STATUS_TERMINATED},
+			PendingActivities: []*workflowpb.PendingActivityInfo{
+				{ActivityId: "another", Attempt: 3, LastStartedTime: timestamppb.New(started)},
+				{ActivityId: ofWorkflow().ActivityID, Attempt: c.answer.attempt, LastStartedTime: timestamppb.New(c.answer.started)},
+			}}, err: c.answer.err}
 		standalone := described{activity: &client.ActivityExecutionDescription{Attempt: c.answer.attempt, LastStartedTime: c.answer.started}, err: c.answer.err}
 		standalone.activity.Status = enums.ACTIVITY_EXECUTION_STATUS_COMPLETED
 		if c.answer.open {
-			workflow.workflow.RawResponse.WorkflowExecutionInfo.Status = enums.WORKFLOW_EXECUTION_STATUS_RUNNING
+			workflow.workflow.WorkflowExecutionInfo.Status = enums.WORKFLOW_EXECUTION_STATUS_RUNNING
 			standalone.activity.Status = enums.ACTIVITY_EXECUTION_STATUS_RUNNING
 		}
 		for kind, from := range map[string]described{"workflow": workflow, "standalone": standalone} {
@@ -78,8 +77,8 @@ func TestWhetherAnAttemptIsWantedIsTheClientsWord(t *testing.T) {
 // N16: an activity that the workflow has called again under the same id, or no more.
 func TestAnAttemptOfWhichNothingIsPendingIsNotWanted(t *testing.T) {
 	t.Parallel()
-	none := described{workflow: &client.WorkflowExecutionDescription{RawResponse: &workflowservice.DescribeWorkflowExecutionResponse{
-		WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: enums.WORKFLOW_EXECUTION_STATUS_RUNNING}}}}
+	none := described{workflow: &workflowservice.DescribeWorkflowExecutionResponse{
+		WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: enums.WORKFLOW_EXECUTION_STATUS_RUNNING}}}
 	wanted, err := unitCall(t, Policy{}, nil).wanted(t.Context(), none)
 	require.NoError(t, err)
 	require.False(t, wanted)
@@ -130,14 +129,14 @@ func TestWhichAttemptsAreLate(t *testing.T) {
 type described struct {
 	client.Client
 
-	workflow *client.WorkflowExecutionDescription
+	workflow *workflowservice.DescribeWorkflowExecutionResponse
 	activity *client.ActivityExecutionDescription
 	err      error
 }
 
 func (described) WorkflowService() workflowservice.WorkflowServiceClient { return nil }
 
-func (d described) DescribeWorkflow(ctx context.Context, _, _ string) (*client.WorkflowExecutionDescription, error) {
+func (d described) DescribeWorkflowExecution(ctx context.Context, _, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
