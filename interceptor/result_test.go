@@ -76,6 +76,30 @@ func TestAnInterceptorBeforeTheGuardReadsResults(t *testing.T) {
 	}
 }
 
+// N18: behind the guard an interceptor has the body's own value, and what it makes of it is
+// what is stored, sent and replayed.
+func TestAnInterceptorBehindTheGuardChangesWhatIsStored(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, interceptor.For("pay", fixed))
+	e.worker(named("pay", func(context.Context) (*receipt, error) { return &receipt{Notes: []string{"jo@example.test"}}, nil }),
+		behind(&around{do: func(ctx context.Context, in *executeInput, next executeNext) (any, error) {
+			result, err := next(ctx, in)
+			r, ok := result.(*receipt)
+			if !ok {
+				return nil, temporal.NewNonRetryableApplicationError("not the body's value", "Test", err)
+			}
+			r.Notes = []string{"redacted"}
+			return r, err
+		}}))
+	for range 2 {
+		out, err := e.run(call("pay"))
+		require.NoError(t, err)
+		require.Equal(t, map[string]any{"ID": 0.0, "Notes": []any{"redacted"}}, out)
+	}
+	require.Contains(t, e.stored(), "redacted")
+	require.NotContains(t, e.stored(), "jo@example.test")
+}
+
 // inActivity calls fn in an activity of the SDK's test environment.
 func inActivity(t *testing.T, fn func(ctx context.Context, k *interceptor.Interceptor)) {
 	t.Helper()
