@@ -51,6 +51,9 @@ func (c *call) run(ctx context.Context, in *sdk.ExecuteActivityInput, next execu
 	if !c.info.IsLocalActivity { // that is retried within its workflow task, by timeouts of seconds
 		c.plan.advise.Do(func() { c.advise(ctx) })
 	}
+	if err := c.givenUp(ctx); err != nil {
+		return nil, err
+	}
 	op, err := c.op(ctx, in.Args)
 	if err != nil {
 		return nil, c.keyRefused(ctx, err)

@@ -67,6 +67,10 @@
 // ends, and its writes are refused by whatever checks tokens. If Redis cannot answer,
 // the attempt fails with [TypeUnavailable] and the body does not run.
 //
+// An attempt that Temporal has given up before it began, in the socket of a frozen worker
+// say, does not begin: it would get the highest token. If an attempt comes late by the
+// local clock, Temporal is asked, and its answer counts; see [ErrGivenUp].
+//
 // # What a body may do
 //
 // Take the token with fence.FromContext, or leave that to package pgxfence. Stop when
@@ -81,8 +85,16 @@
 //
 // The SDK calls interceptors in the order of the list. The key is made from the
 // arguments as this one sees them (those of a local activity as its workflow passes
-// them), so what changes arguments goes before it if the key shall follow, and so does a tracing interceptor whose span shall get the
-// attributes. What stands behind it does not run on a replay, and sees the token.
+// them), so what changes arguments goes before it if the key shall follow, and so does a
+// tracing interceptor whose span shall get the attributes. What stands behind it does not
+// run on a replay, and sees the token.
+//
+// What looks at results, or changes them (redaction), goes behind it: it gets the body's
+// own value, and what it returns is what is stored, replayed and sent. Before it, the
+// result of a guarded activity is a *commonpb.Payloads, on a run and on a replay alike: it
+// has been encoded already, and a codec that encrypts does not give the same bytes twice.
+// [Interceptor.DecodeResult] reads it there. A changed result then reaches Temporal only;
+// Redis keeps the whole one.
 //
 // # Seen from outside
 //

@@ -107,6 +107,7 @@ func beginning(e primitives.Event) string {
 		word string
 	}{
 		{primitives.ErrBusy, "busy"},
+		{ErrGivenUp, "given_up"},
 		{primitives.ErrUnavailable, "unavailable"},
 		{primitives.ErrFailed, "failed_before"},
 		{primitives.ErrMismatch, "mismatch"},

@@ -1,6 +1,8 @@
 package crash_test
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -42,3 +44,27 @@ func runBatch(ctx workflow.Context, b Batch) (total int64, err error) {
 	}
 	return total, nil
 }
+
+// runRehosted is a batch that is begun on the queue of the first worker, once, and, as that
+// does not end in time, run on the second one's: what a workflow does whose session is
+// lost. The second worker's activities are others than the first one's.
+func runRehosted(ctx workflow.Context, b Batch) (total int64, err error) {
+	on := func(worker int) workflow.Context {
+		return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+			TaskQueue: hostQueue(workflow.GetInfo(ctx).TaskQueueName, worker), StartToCloseTimeout: attemptLimit,
+			RetryPolicy: &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 1, MaximumAttempts: int32(2 - worker)},
+		})
+	}
+	if err := workflow.ExecuteActivity(on(1), "step", Step{b.ID, 1}).Get(ctx, nil); !temporal.IsTimeoutError(errors.Unwrap(err)) {
+		return 0, fmt.Errorf("the first worker has not been given up: %w", err)
+	}
+	for n := 1; n <= b.Steps; n++ {
+		if err := workflow.ExecuteActivity(on(2), "step", Step{b.ID, n}).Get(ctx, &total); err != nil {
+			return 0, err
+		}
+	}
+	return total, nil
+}
+
+// hostQueue is the queue of one worker.
+func hostQueue(queue string, worker int) string { return fmt.Sprint(queue, "-", worker) }

@@ -33,6 +33,7 @@ type order struct {
 	Temporal, Redis, Postgres string // where they are
 	Queue                     string // of tasks, and the prefix in Redis
 	Worker                    int    // its number
+	OwnQueue                  bool   // its tasks come by a queue of its own, as a session's do
 
 	Guarded bool // by the interceptor
 	Fenced  bool // it writes by pgxfence
@@ -83,7 +84,7 @@ func runChild(text string) error {
 		options.Interceptors = []sdk.WorkerInterceptor{kit}
 	}
 	p := &process{order: o, pool: pool, gates: map[string]chan struct{}{}}
-	w := worker.New(c, o.Queue, options)
+	w := worker.New(c, o.tasks(), options)
 	w.RegisterActivityWithOptions(p.step, activity.RegisterOptions{Name: "step"})
 	if err := w.Start(); err != nil {
 		return err
@@ -98,6 +99,19 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
+// tasks is the worker's task queue.
+func (o order) tasks() string {
+	if o.OwnQueue {
+		return hostQueue(o.Queue, o.Worker)
+	}
+	return o.Queue
+}
+
+// told prints how calls begin and end, for tests that wait for it.
+type told struct{}
+
+func (told) Observe(_ context.Context, e primitives.Event) { fmt.Println(e.Kind, e.Err) }
+
 func (o order) interceptor(rdb *redis.Client) (*interceptor.Interceptor, error) {
 	policy := interceptor.Policy{
 		LeaseTTL: o.LeaseTTL, RenewEvery: o.RenewEvery,
@@ -107,10 +121,14 @@ func (o order) interceptor(rdb *redis.Client) (*interceptor.Interceptor, error) 
 		policy.Scope = interceptor.ScopeNamespace
 		policy.Key = interceptor.KeyFrom(func(s Step) any { return []int{s.Batch, s.Number} })
 	}
-	return interceptor.New(interceptor.Options{
+	opts := interceptor.Options{
 		Redis: rdb, Store: primitives.Options{Prefix: o.Queue, Timeout: 10 * time.Second},
 		Guards: []interceptor.Guard{interceptor.For("step", policy)},
-	})
+	}
+	if o.OwnQueue {
+		opts.Observer = told{}
+	}
+	return interceptor.New(opts)
 }
 
 // process is the worker's side of a test.

@@ -68,6 +68,7 @@ func newRig(t *testing.T, o order) *rig {
 	t.Cleanup(r.db.Close)
 	w := worker.New(r.client, o.Queue, worker.Options{LocalActivityWorkerOnly: true})
 	w.RegisterWorkflowWithOptions(runBatch, workflow.RegisterOptions{Name: "batch"})
+	w.RegisterWorkflowWithOptions(runRehosted, workflow.RegisterOptions{Name: "rehosted"})
 	require.NoError(t, w.Start())
 	t.Cleanup(w.Stop)
 	return r
@@ -139,9 +140,16 @@ func (r *rig) start(batches, steps int) {
 
 func (r *rig) workflow(b Batch) client.WorkflowRun {
 	r.Helper()
-	run, err := r.client.ExecuteWorkflow(r.Context(), client.StartWorkflowOptions{TaskQueue: r.order.Queue}, "batch", b)
+	run, err := r.client.ExecuteWorkflow(r.Context(), client.StartWorkflowOptions{TaskQueue: r.order.Queue}, r.kind(), b)
 	require.NoError(r, err)
 	return run
+}
+
+func (r *rig) kind() string {
+	if r.order.OwnQueue {
+		return "rehosted"
+	}
+	return "batch"
 }
 
 // last is the last step of a batch.
