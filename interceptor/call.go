@@ -23,6 +23,7 @@ type call struct {
 	info  activity.Info
 	begun time.Time // when it reached this worker, by the local clock
 	codec codec
+	turn  primitives.Turn // that it asked for
 
 	attempt      primitives.Attempt // of the body, once it runs
 	hookFailure  error              // of the Ledger or the Seal hook
@@ -54,12 +55,16 @@ func (c *call) run(ctx context.Context, in *sdk.ExecuteActivityInput, next execu
 	if err != nil {
 		return nil, c.keyRefused(ctx, err)
 	}
-	op.Patience = c.patience()
+	c.turn = c.itsTurn()
+	op.Patience, op.Turn = c.patience(), c.turn
 	if result, found, err := c.fromLedger(ctx, op); found || err != nil {
 		return result, err
 	}
 	b := &body{call: c, in: in, next: next}
 	done, err := c.plan.guard.Do(ctx, op, b.run)
+	if b.returned && !errors.Is(b.err, activity.ErrResultPending) {
+		c.plan.terms.saw(time.Since(b.begun))
+	}
 	switch {
 	case b.returned && b.err != nil:
 		return nil, b.err
@@ -83,12 +88,14 @@ type body struct {
 	in   *sdk.ExecuteActivityInput
 	next executor
 
+	begun    time.Time
 	returned bool
 	payloads *commonpb.Payloads
 	err      error
 }
 
 func (b *body) run(ctx context.Context) ([]byte, error) {
+	b.begun = time.Now()
 	b.call.attempt, _ = Attempt(ctx)
 	result, err := b.next(ctx, b.in)
 	var memo []byte

@@ -20,6 +20,7 @@ type plan struct {
 	keepFor  time.Duration
 	observer observer
 	advise   sync.Once
+	terms    terms
 }
 
 func (k *Interceptor) add(g Guard, o Options) error {

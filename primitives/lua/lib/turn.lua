@@ -1,0 +1,44 @@
+-- When a caller who was refused, and does not wait, had best come back.
+-- KEYS[8] is a sorted set: the records of such callers by the end of their turn, in ms.
+-- A turn is advice, and bars nobody. One that is not ours counts as empty.
+-- Needs: clock, soft.
+
+-- turn_at: the record whose turn is the nth to end, and when, or nil.
+local function turn_at(n)
+  local found = soft('ZRANGE', KEYS[8], n, n, 'WITHSCORES')
+  if not found or not found[1] then return nil end
+  return found[1], tonumber(found[2])
+end
+
+-- take_turn finds `op` a turn of `term` ms: its own one, or the first behind all others
+-- that begins `after` ms from now or later. It returns the ms until it begins; `within`
+-- if that is too late, and then there is none.
+local function take_turn(time, op, after, term, within)
+  local now = millis(time)
+  local first, ends = turn_at(0)
+  while first and ends <= now do
+    redis.call('ZREM', KEYS[8], first)
+    first, ends = turn_at(0)
+  end
+  local rank = first and soft('ZRANK', KEYS[8], op)
+  if rank then
+    local _, own = turn_at(rank)
+    if own - term >= now + after then return decimal(math.min(own - term - now, within)) end
+  end
+  local _, last = turn_at(-1)
+  local begins = math.max(now + after, last or 0)
+  if begins >= now + within then return decimal(within) end
+  if soft('ZADD', KEYS[8], decimal(begins + term), op) then
+    redis.call('PEXPIRE', KEYS[8], begins + term - now)
+  end
+  return decimal(begins - now)
+end
+
+-- free_after: in how many ms to come back at the soonest. That is when the lease ends,
+-- or, for a caller who may ask in vain, when it has been held for as long again as it has
+-- been so far: after a second at least, and `most` at most.
+local function free_after(time, lease, ttl, most)
+  local after = math.min(lease.left, ttl) -- beyond that, a result comes from elsewhere, at any time
+  if most == 0 then return after end
+  return math.min(after, math.max(1000, math.min(most, millis(time) - tonumber(lease.since))))
+end
