@@ -48,9 +48,7 @@ type executor func(context.Context, *sdk.ExecuteActivityInput) (any, error)
 // operation, and its answer an answer for Temporal.
 func (c *call) run(ctx context.Context, in *sdk.ExecuteActivityInput, next executor) (any, error) {
 	ctx = context.WithValue(ctx, callKey{}, c)
-	if !c.info.IsLocalActivity { // that is retried within its workflow task, by timeouts of seconds
-		c.plan.advise.Do(func() { c.advise(ctx) })
-	}
+	c.plan.first(c.info.IsLocalActivity).Do(func() { c.advise(ctx) })
 	op, err := c.op(ctx, in.Args)
 	if err != nil {
 		return nil, c.keyRefused(ctx, err)

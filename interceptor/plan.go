@@ -16,11 +16,20 @@ type plan struct {
 
 	guard    *primitives.Guard
 	params   []reflect.Type // of the activity's function, after the context; nil if it is not known
-	leaseTTL time.Duration  // as the guard has it
-	keepFor  time.Duration
 	observer observer
-	advise   sync.Once
 	terms    terms
+
+	leaseTTL, renewEvery, keepFor time.Duration // as the guard has them
+
+	firstRegular, firstLocal sync.Once
+}
+
+// first is for what is done at the first call only.
+func (p *plan) first(local bool) *sync.Once {
+	if local {
+		return &p.firstLocal
+	}
+	return &p.firstRegular
 }
 
 func (k *Interceptor) add(g Guard, o Options) error {
@@ -45,7 +54,8 @@ func (k *Interceptor) add(g Guard, o Options) error {
 	if err != nil {
 		return err
 	}
-	p.guard, p.leaseTTL, p.keepFor = guard, guard.Options().LeaseTTL, guard.Options().Retention
+	has := guard.Options()
+	p.guard, p.leaseTTL, p.renewEvery, p.keepFor = guard, has.LeaseTTL, has.RenewEvery, has.Retention
 	if g.dynamic {
 		k.dynamic = p
 	} else {

@@ -315,14 +315,14 @@ func (c *Claim) try(ctx context.Context, op Op, p *place) (Start, error) {
 	sent := time.Now()
 	r, err := s.run(ctx, call{
 		script: &s.scripts.begin,
-		keys:   append(c.keys(), c.names.turns()),
-		args: append([]any{
+		keys:   op.Turn.keys(c),
+		args: []any{
 			c.nonce, millis(c.ttl), c.holder,
 			s.epochs.known(), padded(op.Floor), millis(s.opts.TokenRetention),
 			p.channel, p.ticket, millis(queueLife),
 			millis(c.ttl + c.runFor), op.Execution.id(), op.Execution.order(),
-			c.fp(), flag(!c.noTakeover), flag(c.once), c.maxTakeovers,
-		}, op.Turn.args()...),
+			c.fp(), flag(!c.noTakeover), flag(c.once), c.maxTakeovers, op.Turn.arg(),
+		},
 		epochs: 3,
 		undo:   func(reply) { c.giveUp(detached(ctx)) },
 	})

@@ -39,5 +39,18 @@ func (t Turn) check() error {
 	return nil
 }
 
-// args are those of the begin script.
-func (t Turn) args() []any { return []any{millis(t.Term), millis(t.Probe), millis(t.Within)} }
+// keys are those of a begin of c, which needs that of the turns only to take one.
+func (t Turn) keys(c *Claim) []string {
+	if t == (Turn{}) {
+		return c.keys()
+	}
+	return append(c.keys(), c.names.turns())
+}
+
+// arg is the turn as the begin script reads it.
+func (t Turn) arg() string {
+	if t == (Turn{}) {
+		return ""
+	}
+	return millis(t.Term) + " " + millis(t.Probe) + " " + millis(t.Within)
+}

@@ -1,16 +1,15 @@
 -- begin: start one guarded operation: look at its record, take the lease of its
 -- resource, issue the token, mark the record running; all or nothing.
 -- KEYS  1 lease  2 token  3 queue  4 waiters  5 record  6 who waits for it
---       7 tombstone of the nonce  8 turns
+--       7 tombstone of the nonce  8 turns, if it asks for one
 -- ARGV  1 nonce  2 lease ttl, ms  3 holder
 --       4 epochs known  5 floor, 19 digits  6 token ttl, ms
 --       7 channel of a caller that waits, else ''  8 its ticket, '' at first  9 its life in the queue, ms
 --       10 record ttl, ms  11 execution, or ''  12 order of the attempt in it
 --       13 fingerprint, or ''  14 '1' if a newer attempt may take over
 --       15 '1' for at most once  16 limit of takeovers, 0 for none
---       17 term of the turn that it asks for if it is refused, ms, 0 for none
---       18 how long it would wait before it asks in vain, ms, 0: it would not
---       19 how late its turn may begin, ms
+--       17 the turn that it asks for if it is refused, or '': its term, how long it would
+--       wait before it asks in vain (0: it would not), and how late it may begin, in ms
 -- returns {'begun' | 'reclaimed' | 'takeover', token, takeovers}
 --         {'done' | 'failed', memo}
 --         {'oversize', size, limit}
@@ -78,10 +77,10 @@ end
 if lease and lease.nonce ~= nonce then
   local newer = exec ~= '' and lease.exec == exec and order > lease.order
   if not newer or lease.fixed or who.fixed == '1' then
-    local reply, term = busy_reply(time, lease, who), tonumber(ARGV[17])
+    local reply = busy_reply(time, lease, who)
     -- Who is at work on this very record brings the result for all at once.
-    if term > 0 and not (record and record.nonce == lease.nonce) then
-      reply[6] = take_turn(time, KEYS[5], free_after(time, lease, tonumber(ttl), tonumber(ARGV[18])), term, tonumber(ARGV[19]))
+    if ARGV[17] ~= '' and not (record and record.nonce == lease.nonce) then
+      reply[6] = take_turn(time, KEYS[5], lease, ttl, ARGV[17])
     end
     return reply
   end

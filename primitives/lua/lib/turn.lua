@@ -10,11 +10,22 @@ local function turn_at(n)
   return found[1], tonumber(found[2])
 end
 
--- take_turn finds `op` a turn of `term` ms: its own one, or the first behind all others
--- that begins `after` ms from now or later. It returns the ms until it begins; `within`
--- if that is too late, and then there is none.
-local function take_turn(time, op, after, term, within)
-  local now = millis(time)
+-- free_after: in how many ms to come back at the soonest. That is when the lease ends,
+-- or, for a caller who may ask in vain, when it has been held for as long again as it has
+-- been so far: after a second at least, and `most` at most.
+local function free_after(time, lease, ttl, most)
+  local after = math.min(lease.left, tonumber(ttl)) -- beyond that, a result comes from elsewhere, at any time
+  if most == 0 then return after end
+  return math.min(after, math.max(1000, math.min(most, millis(time) - tonumber(lease.since))))
+end
+
+-- take_turn finds `op` a turn: what is left of its own one, if that is half of it, or the
+-- first behind all others in which it may come. `asked` is 'TERM MOST WITHIN'. It returns
+-- the ms until it begins; those of WITHIN if that is too late, and then there is none.
+local function take_turn(time, op, lease, ttl, asked)
+  local term, most, within = string.match(asked, '^(%d+) (%d+) (%d+)$')
+  term, within = tonumber(term), tonumber(within)
+  local now, after = millis(time), free_after(time, lease, ttl, tonumber(most))
   local first, ends = turn_at(0)
   while first and ends <= now do
     redis.call('ZREM', KEYS[8], first)
@@ -23,22 +34,15 @@ local function take_turn(time, op, after, term, within)
   local rank = first and soft('ZRANK', KEYS[8], op)
   if rank then
     local _, own = turn_at(rank)
-    if own - term >= now + after then return decimal(math.min(own - term - now, within)) end
+    if own - term / 2 >= now + after then
+      return decimal(math.min(math.max(own - term - now, after), within))
+    end
   end
   local _, last = turn_at(-1)
   local begins = math.max(now + after, last or 0)
   if begins >= now + within then return decimal(within) end
   if soft('ZADD', KEYS[8], decimal(begins + term), op) then
-    redis.call('PEXPIRE', KEYS[8], begins + term - now)
+    redis.call('PEXPIRE', KEYS[8], decimal(begins + term - now))
   end
   return decimal(begins - now)
-end
-
--- free_after: in how many ms to come back at the soonest. That is when the lease ends,
--- or, for a caller who may ask in vain, when it has been held for as long again as it has
--- been so far: after a second at least, and `most` at most.
-local function free_after(time, lease, ttl, most)
-  local after = math.min(lease.left, ttl) -- beyond that, a result comes from elsewhere, at any time
-  if most == 0 then return after end
-  return math.min(after, math.max(1000, math.min(most, millis(time) - tonumber(lease.since))))
 end
