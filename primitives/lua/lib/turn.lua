@@ -41,8 +41,9 @@ local function take_turn(time, op, lease, ttl, asked)
   local _, last = turn_at(-1)
   local begins = math.max(now + after, last or 0)
   if begins >= now + within then return decimal(within) end
-  if soft('ZADD', KEYS[8], decimal(begins + term), op) then
-    redis.call('PEXPIRE', KEYS[8], decimal(begins + term - now))
-  end
+  -- A full memory, or a key that is not ours, costs the turn, and not the answer that
+  -- somebody is at work.
+  local taken = redis.pcall('ZADD', KEYS[8], decimal(begins + term), op)
+  if type(taken) ~= 'table' then redis.call('PEXPIRE', KEYS[8], decimal(begins + term - now)) end
   return decimal(begins - now)
 end
