@@ -19,7 +19,8 @@ import (
 // nothing is wrong, the benign category.
 const (
 	// TypeBusy: another call is at work. Retryable, when the lease of that one should
-	// be over, or sooner if attempts are unlimited. Its details are a [Busy].
+	// be over, or sooner if attempts are unlimited, and after those refused before. Its
+	// details are a [Busy].
 	TypeBusy = "fencekit.Busy"
 	// TypeUnavailable: Redis cannot answer; the body has not run. Retryable.
 	TypeUnavailable = "fencekit.Unavailable"
