@@ -49,9 +49,10 @@ func TestAdviceAtTheFirstCall(t *testing.T) {
 		{name: "local on a resource", policy: interceptor.Policy{Resource: resource("r"), LeaseTTL: 3 * time.Second},
 			edit: func(p *plan) { p.Local = true; attempts(4)(p) },
 			want: []string{"MaximumAttempts is 4 and Wait is 0, which suffices for 4 callers of one resource"}},
-		{name: "all at once", policy: interceptor.Policy{LeaseTTL: 2 * time.Hour, Retention: time.Minute, Resource: resource("r")}, edit: attempts(1),
-			want: []string{"Retention of 1m0s", "LeaseTTL of 2h0m0s", "MaximumAttempts is 1"}},
-		{name: "local", policy: interceptor.Policy{LeaseTTL: 2 * time.Hour, Retention: time.Minute},
+		{name: "all at once", policy: interceptor.Policy{LeaseTTL: 2 * time.Hour, Retention: 2 * time.Hour, Resource: resource("r")},
+			edit: func(p *plan) { attempts(1)(p); p.Options.ScheduleToCloseTimeout = 0 },
+			want: []string{"Retention is 2h0m0s", "MaximumAttempts is 1"}},
+		{name: "local", policy: interceptor.Policy{LeaseTTL: 2 * time.Hour, Retention: 2 * time.Hour},
 			edit: func(p *plan) { p.Local = true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -24,6 +24,7 @@ type call struct {
 	begun time.Time // when it reached this worker, by the local clock
 	codec codec
 	turn  primitives.Turn // that it asked for
+	local localCall       // which call of a local activity it is
 
 	attempt      primitives.Attempt // of the body, once it runs
 	hookFailure  error              // of the Ledger or the Seal hook

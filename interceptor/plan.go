@@ -1,6 +1,7 @@
 package interceptor
 
 import (
+	"fmt"
 	"reflect"
 	"runtime"
 	"strings"
@@ -22,6 +23,7 @@ type plan struct {
 	leaseTTL, renewEvery, keepFor time.Duration // as the guard has them
 
 	firstRegular, firstLocal sync.Once
+	unchecked                sync.Once // the warning of calls whose input cannot be compared
 }
 
 // first is for what is done at the first call only.
@@ -56,6 +58,10 @@ func (k *Interceptor) add(g Guard, o Options) error {
 	}
 	has := guard.Options()
 	p.guard, p.leaseTTL, p.renewEvery, p.keepFor = guard, has.LeaseTTL, has.RenewEvery, has.Retention
+	if p.keepFor < p.leaseTTL {
+		return &primitives.OptionError{Field: "Retention", Rule: fmt.Sprintf("%s is below LeaseTTL, %s: a result would be forgotten "+
+			"before others even look again", p.keepFor, p.leaseTTL)}
+	}
 	if g.dynamic {
 		k.dynamic = p
 	} else {

@@ -200,7 +200,7 @@ func (s *Store) Result(ctx context.Context, op Op) ([]byte, error) {
 // mismatch is the error for a record that was made from other input than op.
 func (r Record) mismatch(op Op) error {
 	asked := op.Fingerprint.String()
-	if op.Fingerprint.IsZero() || r.fp == "" || r.fp == asked {
+	if op.Fingerprint.IsZero() || r.fp == "" || r.fp == asked || kindOf(r.fp) != op.Fingerprint.kind {
 		return nil
 	}
 	return &MismatchError{Key: op.Key, Stored: r.fp, Asked: asked, Holder: r.Holder}

@@ -17,6 +17,7 @@
 --         {'mismatch', fingerprint of the record, holder}
 --         {'poisoned', takeovers, holder}
 --         {'unknown', holder, began ms}
+--         {'changed', holder}  an older attempt of the execution holds the lease for another record
 --         {'lost'}         the caller has given it up meanwhile
 --         {'unregistered', replication id, the id that it follows}  nothing was granted
 --         {'corrupt', key, reason}
@@ -76,10 +77,11 @@ if not lease then
 end
 if lease and lease.nonce ~= nonce then
   local newer = exec ~= '' and lease.exec == exec and order > lease.order
+  if newer and lease.op ~= digest_of(KEYS[5]) then return refuse({'changed', lease.holder}) end
   if not newer or lease.fixed or who.fixed == '1' then
     local reply = busy_reply(time, lease, who)
     -- Who is at work on this very record brings the result for all at once.
-    if ARGV[17] ~= '' and not (record and record.nonce == lease.nonce) then
+    if ARGV[17] ~= '' and lease.op ~= digest_of(KEYS[5]) then
       reply[6] = take_turn(time, KEYS[5], lease, ttl, ARGV[17])
     end
     return reply
