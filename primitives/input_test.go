@@ -305,6 +305,35 @@ func TestZeroHasManyForms(t *testing.T) {
 	require.NotEqual(t, zero, input(t, &in{N: "n", W: wide{1, 0}}))
 }
 
+// A struct that an embedded field writes shows nothing else.
+func TestAFormFromAnEmbeddedField(t *testing.T) {
+	t.Parallel()
+	type alone struct{ time.Time }
+	type beside struct {
+		time.Time
+		Cents int64
+	}
+	type pointer struct {
+		*pointerForm
+		cents int64 //nolint:unused // that it is not shown is the point
+	}
+	require.NoError(t, CheckShown([]any{alone{}, ownBeside{}, &ownBeside{}, map[string]alone{}}))
+	for path, v := range map[string]any{
+		"/0/Cents": beside{}, "/0/v/Cents": map[string]any{"v": &beside{}}, "/0/cents": pointer{}, "/0/*/Cents": []beside{},
+	} {
+		var e *KeyError
+		require.ErrorAs(t, CheckShown([]any{v}), &e, path)
+		require.Equal(t, path, e.Path)
+	}
+}
+
+type ownBeside struct {
+	time.Time
+	Cents int64
+}
+
+func (o ownBeside) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "%d", o.Cents), nil }
+
 // Two fingerprints of different kinds have different texts, and the texts can be read.
 func TestFingerprintKinds(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/fencekit/fencekit-go/interceptor"
@@ -16,6 +17,9 @@ import (
 
 // attemptLimit is how long Temporal waits for the attempt of a worker that has died.
 const attemptLimit = 5 * time.Second
+
+// activities are those about which the releases agree.
+var activities = []string{deploy.Default, deploy.Resource, deploy.Keyed, deploy.ByHeader, deploy.Whole, deploy.Business}
 
 // keyFor is what a call of an activity has by WithKey.
 func keyFor(activity string) string {
@@ -30,8 +34,7 @@ func keyFor(activity string) string {
 // over at once.
 func TestDeployInMidRetry(t *testing.T) {
 	t.Parallel()
-	call, key := []string{deploy.Default, deploy.Resource, deploy.Keyed}, []string{deploy.ByHeader, deploy.Whole, deploy.Business}
-	all := append(append([]string{}, call...), key...)
+	all, call := activities, activities[:3] // under ScopeExecution
 	for _, c := range []struct {
 		name, first, second string
 		added               payment // what the input has beside the first release's fields
@@ -39,6 +42,7 @@ func TestDeployInMidRetry(t *testing.T) {
 	}{
 		{"a field is added", "release1", "release2", nil, all},
 		{"fields of all kinds are added", "release1", "release3", nil, all},
+		{"other types and an argument", "release1", "release4", nil, all},
 		{"rolled back", "release3", "release1", nil, all},
 		{"written by the new one", "release1", "release2", payment{"Note": ""}, all},
 		// A release without the field cannot see what it held: a key of the whole input is another one.
@@ -89,7 +93,9 @@ func TestDoneByAnotherRelease(t *testing.T) {
 		{"a field is added", "release1", "release2", payment{"Note": ""}},
 		{"fields of all kinds are added", "release1", "release3", payment{"Note": "", "Items": []string{}, "Labels": map[string]string{},
 			"Rate": nil, "Address": payment{"Lines": []string{}}, "Urgent": false, "Due": time.Time{}}},
+		{"other types and an argument", "release1", "release4", payment{"Note": nil}},
 		{"rolled back", "release3", "release1", nil},
+		{"rolled back, other types and an argument", "release4", "release1", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -175,12 +181,14 @@ func TestFieldThatHoldsSomethingIsOtherInput(t *testing.T) {
 func TestLocalActivityOverADeploy(t *testing.T) {
 	t.Parallel()
 	const ttl = 12 * time.Second // longer than until the next worker asks
-	for name, second := range map[string]string{"a field is added": "release2", "fields of all kinds are added": "release3"} {
+	for name, second := range map[string]string{
+		"a field is added": "release2", "fields of all kinds are added": "release3", "other types and an argument": "release4",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, ttl)
 			worker := r.spawn("release1")
-			runs, activities := map[string]client.WorkflowRun{}, []string{deploy.Default, deploy.Resource, deploy.Keyed, deploy.ByHeader, deploy.Whole, deploy.Business}
+			runs := map[string]client.WorkflowRun{}
 			for _, activity := range activities {
 				heard := r.hang(activity)
 				runs[activity] = r.start(pay{Activity: activity, Local: true, Key: keyFor(activity), Payment: of(activity, nil)})
@@ -202,6 +210,47 @@ func TestLocalActivityOverADeploy(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// A local activity whose backoff is longer than a workflow task may take leaves its worker
+// between two attempts, for a timer: the SDK schedules it again, under another id, in
+// whatever process and release has the workflow then. It is the same call.
+func TestLocalRetryWithALongBackoffOverADeploy(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, endlessLease)
+	worker := r.spawn("release1")
+	runs := map[string]client.WorkflowRun{}
+	for _, activity := range activities {
+		r.fail(activity)
+		runs[activity] = r.start(pay{Activity: activity, Local: true, Key: keyFor(activity), Backoff: 2 * taskTimeout, Payment: of(activity, nil)})
+	}
+	for _, activity := range activities {
+		r.sleeps(runs[activity])
+	}
+	r.stop(worker)
+	r.spawn("release2")
+	for _, activity := range activities {
+		t.Run(activity, func(t *testing.T) {
+			receipt, err := r.receipt(runs[activity])
+			require.NoError(t, err)
+			require.Equal(t, "release2", receipt)
+			require.Equal(t, 1, r.charges(activity), r.of(activity))
+			require.Greater(t, r.last(activity).Token, r.of(activity)[0].Token)
+		})
+	}
+}
+
+// sleeps waits until a workflow has started a timer.
+func (r *rig) sleeps(run client.WorkflowRun) {
+	r.Helper()
+	all := r.client.GetWorkflowHistory(r.patience(), run.GetID(), run.GetRunID(), true, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for {
+		event, err := all.Next()
+		require.NoError(r, err)
+		if event.GetEventType() == enums.EVENT_TYPE_TIMER_STARTED {
+			return
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package deploy
 import (
 	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 )
 
@@ -35,8 +36,9 @@ const Workflow = "pay"
 type Pay[P any] struct {
 	Activity string
 	Local    bool
-	Key      string // by WithKey
-	Timeout  time.Duration
+	Key      string        // by WithKey
+	Timeout  time.Duration // of an attempt
+	Backoff  time.Duration // before the next one; default soon
 	Payment  P
 }
 
@@ -48,13 +50,15 @@ const (
 	HeaderToken   = "X-Token"
 )
 
-// retrySoon is the time between two attempts.
-const retrySoon = 100 * time.Millisecond
-
-func activityOptions(timeout time.Duration) workflow.ActivityOptions {
-	return workflow.ActivityOptions{StartToCloseTimeout: timeout, ScheduleToCloseTimeout: time.Hour, RetryPolicy: retries}
+// retries has the next attempt come after a fixed time.
+func (p Pay[P]) retries() *temporal.RetryPolicy {
+	return &temporal.RetryPolicy{InitialInterval: max(p.Backoff, 100*time.Millisecond), BackoffCoefficient: 1}
 }
 
-func localOptions(timeout time.Duration) workflow.LocalActivityOptions {
-	return workflow.LocalActivityOptions{StartToCloseTimeout: timeout, ScheduleToCloseTimeout: time.Hour, RetryPolicy: retries}
+// options are those of both kinds of activities.
+func (p Pay[P]) options(ctx workflow.Context) workflow.Context {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: p.Timeout, ScheduleToCloseTimeout: time.Hour, RetryPolicy: p.retries()})
+	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		StartToCloseTimeout: p.Timeout, ScheduleToCloseTimeout: time.Hour, RetryPolicy: p.retries()})
 }

@@ -17,7 +17,6 @@ import (
 	"go.temporal.io/sdk/client"
 	sdk "go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -25,13 +24,12 @@ import (
 	"github.com/fencekit/fencekit-go/primitives"
 )
 
-var retries = &temporal.RetryPolicy{InitialInterval: retrySoon, BackoffCoefficient: 1}
-
 // Release is one version of the program. P is its input of the activities.
 type Release[P any] struct {
-	Name   string
-	Number func(P) string // the order's number
-	Moved  func(P) any    // the key of the activity [Moved]
+	Name    string
+	Number  func(P) string // the order's number
+	Moved   func(P) any    // the key of the activity [Moved]
+	Another bool           // its activities have a second argument, which is false
 }
 
 // Main runs a worker until its standard input ends. It says "ready" when it works.
@@ -61,9 +59,15 @@ func (r Release[P]) work() error {
 		return err
 	}
 	w := worker.New(c, o.Queue, worker.Options{Interceptors: []sdk.WorkerInterceptor{kit}})
-	w.RegisterWorkflowWithOptions(pay[P], workflow.RegisterOptions{Name: Workflow})
+	w.RegisterWorkflowWithOptions(r.pay, workflow.RegisterOptions{Name: Workflow})
+	t := teller[P]{r, o.Payments}
 	for name := range r.policies() {
-		w.RegisterActivityWithOptions(teller[P]{r, o.Payments}.charge, activity.RegisterOptions{Name: name})
+		if r.Another {
+			w.RegisterActivityWithOptions(func(ctx context.Context, p P, _ bool) (string, error) { return t.charge(ctx, p) },
+				activity.RegisterOptions{Name: name})
+		} else {
+			w.RegisterActivityWithOptions(t.charge, activity.RegisterOptions{Name: name})
+		}
 	}
 	if err := w.Start(); err != nil {
 		return err
@@ -97,11 +101,9 @@ func (r Release[P]) policies() map[string]interceptor.Policy {
 	}
 }
 
-// pay makes one call. A local activity is called by the release's own struct, whatever
-// shape its history has.
-func pay[P any](ctx workflow.Context, p Pay[P]) (receipt string, err error) {
-	ctx = workflow.WithActivityOptions(ctx, activityOptions(p.Timeout))
-	ctx = workflow.WithLocalActivityOptions(ctx, localOptions(p.Timeout))
+// pay makes one call, by the release's own arguments, whatever shape its history has.
+func (r Release[P]) pay(ctx workflow.Context, p Pay[P]) (receipt string, err error) {
+	ctx = p.options(ctx)
 	if p.Key != "" {
 		if ctx, err = interceptor.WithKey(ctx, p.Key); err != nil {
 			return "", err
@@ -111,7 +113,11 @@ func pay[P any](ctx workflow.Context, p Pay[P]) (receipt string, err error) {
 	if p.Local {
 		run = workflow.ExecuteLocalActivity
 	}
-	err = run(ctx, p.Activity, p.Payment).Get(ctx, &receipt)
+	args := []any{p.Payment}
+	if r.Another {
+		args = append(args, false)
+	}
+	err = run(ctx, p.Activity, args...).Get(ctx, &receipt)
 	return receipt, err
 }
 

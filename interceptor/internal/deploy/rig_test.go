@@ -5,6 +5,7 @@ package deploy_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -35,28 +36,27 @@ var (
 	})
 )
 
-// programs is a folder with the releases, compiled.
-var programs = sync.OnceValues(func() (string, error) {
+// binaries is a folder with the releases, compiled.
+type binaries string
+
+// Stop deletes it.
+func (b binaries) Stop() error { return os.RemoveAll(string(b)) }
+
+var sharedBinaries = devstack.Shared(func(ctx context.Context) (b binaries, err error) {
 	dir, err := os.MkdirTemp("", "fencekit-deploy-")
 	if err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-o", dir, "./release1", "./release2", "./release3")
+	build := exec.CommandContext(ctx, "go", "build", "-o", dir, "./release1", "./release2", "./release3", "./release4")
 	if said, err := build.CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("go build: %w\n%s", err, said)
+		return "", errors.Join(fmt.Errorf("go build: %w\n%s", err, said), os.RemoveAll(dir))
 	}
-	return dir, nil
+	return binaries(dir), nil
 })
-
-var built atomic.Bool
 
 func TestMain(m *testing.M) {
 	code := m.Run()
 	_ = devstack.StopShared()
-	if built.Load() {
-		dir, _ := programs()
-		_ = os.RemoveAll(dir)
-	}
 	os.Exit(code)
 }
 
@@ -89,12 +89,11 @@ func newRig(t *testing.T, leaseTTL time.Duration) *rig {
 // spawn starts a worker of a release and returns when it works.
 func (r *rig) spawn(release string) *devstack.Child {
 	r.Helper()
-	built.Store(true)
-	dir, err := programs()
+	dir, err := sharedBinaries()
 	require.NoError(r, err)
 	text, err := json.Marshal(r.order)
 	require.NoError(r, err)
-	c := devstack.ChildForTest(r, devstack.ChildConfig{Path: filepath.Join(dir, release), Env: []string{deploy.OrderEnv + "=" + string(text)}})
+	c := devstack.ChildForTest(r, devstack.ChildConfig{Path: filepath.Join(string(dir), release), Env: []string{deploy.OrderEnv + "=" + string(text)}})
 	line, err := c.Line(r.patience())
 	require.NoError(r, err)
 	require.Equal(r, "ready", line)
@@ -129,14 +128,18 @@ func of(order string, added payment) payment {
 
 type pay = deploy.Pay[payment]
 
-// start starts a call. Its workflow task is given up soon, if its worker has died.
+// taskTimeout is how long a workflow task may take: it is given up soon if its worker has
+// died.
+const taskTimeout = 3 * time.Second
+
+// start starts a call.
 func (r *rig) start(p pay) client.WorkflowRun {
 	r.Helper()
 	if p.Timeout == 0 {
 		p.Timeout = time.Minute
 	}
 	run, err := r.client.ExecuteWorkflow(r.patience(), client.StartWorkflowOptions{
-		TaskQueue: r.order.Queue, WorkflowTaskTimeout: 3 * time.Second}, deploy.Workflow, p)
+		TaskQueue: r.order.Queue, WorkflowTaskTimeout: taskTimeout}, deploy.Workflow, p)
 	require.NoError(r, err)
 	return run
 }
@@ -165,7 +168,8 @@ type service struct {
 
 	mu       sync.Mutex
 	requests []request
-	hanging  map[string]chan struct{} // by order: its first request has no answer
+	hanging  map[string]chan struct{} // by order: its next request has no answer
+	failing  map[string]bool          // by order: its next request has an error for an answer
 }
 
 // request is a request for payment.
@@ -176,7 +180,7 @@ type request struct {
 }
 
 func newService(t *testing.T) *service {
-	s := &service{hanging: map[string]chan struct{}{}}
+	s := &service{hanging: map[string]chan struct{}{}, failing: map[string]bool{}}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	s.url = server.URL
@@ -198,11 +202,17 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.requests = append(s.requests, q)
 	heard := s.hanging[q.Order]
+	fails := s.failing[q.Order]
 	delete(s.hanging, q.Order)
+	delete(s.failing, q.Order)
 	s.mu.Unlock()
 	if heard != nil {
 		close(heard)
 		<-r.Context().Done() // the worker has gone
+		return
+	}
+	if fails {
+		http.Error(w, "charged, and no word of it", http.StatusBadGateway)
 		return
 	}
 	_, _ = w.Write([]byte(q.Release))
@@ -216,6 +226,13 @@ func (s *service) hang(order string) <-chan struct{} {
 	heard := make(chan struct{})
 	s.hanging[order] = heard
 	return heard
+}
+
+// fail has the next request of an order charge and get an error.
+func (s *service) fail(order string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failing[order] = true
 }
 
 // of are the requests of an order, in order.
