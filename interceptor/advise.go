@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.temporal.io/sdk/activity"
 )
 
-// advise warns, at the first call of an activity, of what only a call shows: how the
-// policy stands to the activity's timeouts and retries.
+// advise warns, at the first call of an activity, regular or local, of what only a call
+// shows: how the policy stands to the activity's timeouts and retries.
 func (c *call) advise(ctx context.Context) {
 	if advice := c.advice(); len(advice) > 0 {
 		safely(func() {
@@ -21,6 +22,14 @@ func (c *call) advise(ctx context.Context) {
 
 func (c *call) advice() (advice []string) {
 	say := func(format string, args ...any) { advice = append(advice, fmt.Sprintf(format, args...)) }
+	if !c.info.IsLocalActivity { // that is retried within its workflow task, by timeouts of seconds
+		c.adviseTimes(say)
+	}
+	c.adviseAttempts(say)
+	return advice
+}
+
+func (c *call) adviseTimes(say func(format string, args ...any)) {
 	p, whole := c.plan, c.info.ScheduleToCloseTimeout
 	switch {
 	case whole <= 0:
@@ -31,8 +40,26 @@ func (c *call) advice() (advice []string) {
 	if whole > 0 && p.leaseTTL > whole {
 		say("LeaseTTL of %s outlasts ScheduleToClose of %s: after a crash, other calls fail before the lease is over", p.leaseTTL, whole)
 	}
-	if r := c.info.RetryPolicy; r != nil && r.MaximumAttempts == 1 && p.Wait == 0 {
-		say("MaximumAttempts is 1 and Wait is 0: a call that finds the operation busy fails for good")
+}
+
+// adviseAttempts says how many callers the attempts suffice for, where a call can find
+// another one at work. A body that does not outlast a LeaseTTL makes nobody busy twice, and
+// a longer one again after each renewal, which comes after a third of it by default.
+func (c *call) adviseAttempts(say func(format string, args ...any)) {
+	p, retry := c.plan, c.info.RetryPolicy
+	contended := p.Resource.set || p.Scope != ScopeExecution
+	if !contended || p.Wait > 0 || retry == nil || retry.MaximumAttempts == 0 {
+		return
 	}
-	return advice
+	const mend = "leave MaximumAttempts unlimited and bound ScheduleToClose, allow more, raise LeaseTTL, or set Wait"
+	switch n := int(retry.MaximumAttempts); {
+	case n == 1:
+		say("MaximumAttempts is 1 and Wait is 0: a call that finds the operation or its resource busy fails for good: %s", mend)
+	case p.Resource.set:
+		say("MaximumAttempts is %d and Wait is 0, which suffices for %d callers of one resource at once if no body outlasts LeaseTTL of %s, "+
+			"and for fewer if one does; others can fail as busy: %s", n, n, p.leaseTTL, mend)
+	default:
+		say("MaximumAttempts is %d and Wait is 0, which suffices for any number of callers of one key if its body ends within %s; "+
+			"beyond that they can fail as busy: %s", n, p.leaseTTL+time.Duration(n-2)*(p.leaseTTL-p.renewEvery), mend)
+	}
 }

@@ -12,6 +12,10 @@ import (
 	"github.com/fencekit/fencekit-go/interceptor"
 )
 
+func attempts(n int32) func(*plan) {
+	return func(p *plan) { p.Options.RetryPolicy.MaximumAttempts = n }
+}
+
 // What only a call shows is warned of once for each activity.
 func TestAdviceAtTheFirstCall(t *testing.T) {
 	t.Parallel()
@@ -28,12 +32,25 @@ func TestAdviceAtTheFirstCall(t *testing.T) {
 			want: []string{"ScheduleToClose is unlimited and Retention is 24h0m0s"}},
 		{name: "lease", policy: interceptor.Policy{LeaseTTL: 2 * time.Hour},
 			want: []string{"LeaseTTL of 2h0m0s outlasts ScheduleToClose of 1h0m0s"}},
-		{name: "one attempt", edit: func(p *plan) { p.Options.RetryPolicy.MaximumAttempts = 1 },
+		// N33: where calls can meet, and attempts are limited, for how many they suffice.
+		{name: "one attempt", policy: interceptor.Policy{Scope: interceptor.ScopeNamespace}, edit: attempts(1),
+			want: []string{"MaximumAttempts is 1 and Wait is 0: a call that finds the operation or its resource busy fails for good", "set Wait"}},
+		{name: "one attempt on a resource", policy: interceptor.Policy{Resource: resource("r")}, edit: attempts(1),
 			want: []string{"MaximumAttempts is 1 and Wait is 0"}},
-		{name: "one attempt that waits", policy: interceptor.Policy{Wait: time.Second},
-			edit: func(p *plan) { p.Options.RetryPolicy.MaximumAttempts = 1 }},
-		{name: "all at once", policy: interceptor.Policy{LeaseTTL: 2 * time.Hour, Retention: 2 * time.Hour},
-			edit: func(p *plan) { p.Options.RetryPolicy.MaximumAttempts = 1; p.Options.ScheduleToCloseTimeout = 0 },
+		{name: "one attempt that waits", policy: interceptor.Policy{Scope: interceptor.ScopeNamespace, Wait: time.Second}, edit: attempts(1)},
+		{name: "two attempts on a resource", policy: interceptor.Policy{Resource: resource("r"), LeaseTTL: 3 * time.Second}, edit: attempts(2),
+			want: []string{"MaximumAttempts is 2 and Wait is 0, which suffices for 2 callers of one resource at once if no body outlasts LeaseTTL of 3s",
+				"leave MaximumAttempts unlimited and bound ScheduleToClose, allow more, raise LeaseTTL, or set Wait"}},
+		{name: "some attempts of one key", policy: interceptor.Policy{Scope: interceptor.ScopeRun, LeaseTTL: 3 * time.Second}, edit: attempts(5),
+			want: []string{"MaximumAttempts is 5 and Wait is 0, which suffices for any number of callers of one key if its body ends within 9s"}},
+		{name: "limited, and nobody else", edit: attempts(2)},
+		{name: "limited, and waiting", policy: interceptor.Policy{Resource: resource("r"), Wait: time.Second}, edit: attempts(2)},
+		{name: "unlimited, on a resource", policy: interceptor.Policy{Resource: resource("r"), Scope: interceptor.ScopeNamespace}},
+		{name: "local on a resource", policy: interceptor.Policy{Resource: resource("r"), LeaseTTL: 3 * time.Second},
+			edit: func(p *plan) { p.Local = true; attempts(4)(p) },
+			want: []string{"MaximumAttempts is 4 and Wait is 0, which suffices for 4 callers of one resource"}},
+		{name: "all at once", policy: interceptor.Policy{LeaseTTL: 2 * time.Hour, Retention: 2 * time.Hour, Resource: resource("r")},
+			edit: func(p *plan) { attempts(1)(p); p.Options.ScheduleToCloseTimeout = 0 },
 			want: []string{"Retention is 2h0m0s", "MaximumAttempts is 1"}},
 		{name: "local", policy: interceptor.Policy{LeaseTTL: 2 * time.Hour, Retention: 2 * time.Hour},
 			edit: func(p *plan) { p.Local = true }},
@@ -56,7 +73,9 @@ func TestAdviceAtTheFirstCall(t *testing.T) {
 			} else {
 				run, err := e.client.ExecuteWorkflow(e.ctx(), startOn(e), "fan", p, 3)
 				require.NoError(t, err)
-				require.NoError(t, run.Get(e.ctx(), nil))
+				if err := run.Get(e.ctx(), nil); err != nil { // what is advised against
+					require.Equal(t, interceptor.TypeBusy, failure(t, err).Type())
+				}
 			}
 			lines := e.logs.with("does not fit its options")
 			if c.want == nil {

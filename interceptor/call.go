@@ -23,7 +23,8 @@ type call struct {
 	info  activity.Info
 	begun time.Time // when it reached this worker, by the local clock
 	codec codec
-	local localCall // which call of a local activity it is
+	turn  primitives.Turn // that it asked for
+	local localCall       // which call of a local activity it is
 
 	attempt      primitives.Attempt // of the body, once it runs
 	hookFailure  error              // of the Ledger or the Seal hook
@@ -48,9 +49,7 @@ type executor func(context.Context, *sdk.ExecuteActivityInput) (any, error)
 // operation, and its answer an answer for Temporal.
 func (c *call) run(ctx context.Context, in *sdk.ExecuteActivityInput, next executor) (any, error) {
 	ctx = context.WithValue(ctx, callKey{}, c)
-	if !c.info.IsLocalActivity { // that is retried within its workflow task, by timeouts of seconds
-		c.plan.advise.Do(func() { c.advise(ctx) })
-	}
+	c.plan.first(c.info.IsLocalActivity).Do(func() { c.advise(ctx) })
 	if err := c.givenUp(ctx); err != nil {
 		return nil, err
 	}
@@ -58,12 +57,16 @@ func (c *call) run(ctx context.Context, in *sdk.ExecuteActivityInput, next execu
 	if err != nil {
 		return nil, c.keyRefused(ctx, err)
 	}
-	op.Patience = c.patience()
+	c.turn = c.itsTurn()
+	op.Patience, op.Turn = c.patience(), c.turn
 	if result, found, err := c.fromLedger(ctx, op); found || err != nil {
 		return result, err
 	}
 	b := &body{call: c, in: in, next: next}
 	done, err := c.plan.guard.Do(ctx, op, b.run)
+	if b.returned && !errors.Is(b.err, activity.ErrResultPending) {
+		c.plan.terms.saw(time.Since(b.begun))
+	}
 	switch {
 	case b.returned && b.err != nil:
 		return nil, b.err
@@ -87,12 +90,14 @@ type body struct {
 	in   *sdk.ExecuteActivityInput
 	next executor
 
+	begun    time.Time
 	returned bool
 	payloads *commonpb.Payloads
 	err      error
 }
 
 func (b *body) run(ctx context.Context) ([]byte, error) {
+	b.begun = time.Now()
 	b.call.attempt, _ = Attempt(ctx)
 	result, err := b.next(ctx, b.in)
 	var memo []byte

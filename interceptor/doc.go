@@ -62,7 +62,10 @@
 // the body does not run. If another call is at work, the attempt fails with [TypeBusy],
 // benign, with a NextRetryDelay of what is left of that one's lease, or, with unlimited
 // attempts, of about as long as the call has waited so far, if that is less; or it
-// waits, under Policy.Wait. A retry of the same call takes over at once from the
+// waits, under Policy.Wait. Calls of other operations on one resource come back one after
+// another: each is given a turn behind those who were refused before, as long as its body
+// will likely take. A turn is advice, and a newcomer may be quicker; so limited attempts
+// must be as many as the callers that may meet. A retry of the same call takes over at once from the
 // attempt that Temporal has given up, with a higher token: the old attempt's context
 // ends, and its writes are refused by whatever checks tokens. If Redis cannot answer,
 // the attempt fails with [TypeUnavailable] and the body does not run.

@@ -99,7 +99,8 @@ type Policy struct {
 	// cut to half of what is left until the attempt's deadline, and to half of
 	// HeartbeatTimeout: nobody heartbeats meanwhile, and the body needs its half.
 	// Not negative; default: not at all. The attempt fails as busy, and Temporal retries it when the
-	// lease should be over, which holds no worker slot.
+	// lease should be over and those refused before have had their turns, which holds no
+	// worker slot.
 	Wait time.Duration
 
 	// MaxMemo is the largest result that is kept, in bytes as encoded. A larger one

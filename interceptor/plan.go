@@ -17,12 +17,21 @@ type plan struct {
 
 	guard    *primitives.Guard
 	params   []reflect.Type // of the activity's function, after the context; nil if it is not known
-	leaseTTL time.Duration  // as the guard has it
-	keepFor  time.Duration
 	observer observer
-	advise   sync.Once
+	terms    terms
 
-	unchecked sync.Once // the warning of calls whose input cannot be compared
+	leaseTTL, renewEvery, keepFor time.Duration // as the guard has them
+
+	firstRegular, firstLocal sync.Once
+	unchecked                sync.Once // the warning of calls whose input cannot be compared
+}
+
+// first is for what is done at the first call only.
+func (p *plan) first(local bool) *sync.Once {
+	if local {
+		return &p.firstLocal
+	}
+	return &p.firstRegular
 }
 
 func (k *Interceptor) add(g Guard, o Options) error {
@@ -47,7 +56,8 @@ func (k *Interceptor) add(g Guard, o Options) error {
 	if err != nil {
 		return err
 	}
-	p.guard, p.leaseTTL, p.keepFor = guard, guard.Options().LeaseTTL, guard.Options().Retention
+	has := guard.Options()
+	p.guard, p.leaseTTL, p.renewEvery, p.keepFor = guard, has.LeaseTTL, has.RenewEvery, has.Retention
 	if p.keepFor < p.leaseTTL {
 		return &primitives.OptionError{Field: "Retention", Rule: fmt.Sprintf("%s is below LeaseTTL, %s: a result would be forgotten "+
 			"before others even look again", p.keepFor, p.leaseTTL)}

@@ -19,7 +19,8 @@ import (
 // nothing is wrong, the benign category.
 const (
 	// TypeBusy: another call is at work. Retryable, when the lease of that one should
-	// be over, or sooner if attempts are unlimited. Its details are a [Busy].
+	// be over, or sooner if attempts are unlimited, and after those refused before. Its
+	// details are a [Busy].
 	TypeBusy = "fencekit.Busy"
 	// TypeUnavailable: Redis cannot answer; the body has not run. Retryable.
 	TypeUnavailable = "fencekit.Unavailable"
@@ -54,15 +55,6 @@ const (
 	// retryable.
 	TypeCorrupt = "fencekit.Corrupt"
 )
-
-// Busy are the details of an error of type [TypeBusy].
-type Busy struct {
-	Key             string      // of the operation that was asked for
-	Holder          string      // workflow, run, activity and worker that is at work
-	Token           fence.Value // theirs
-	Since           time.Time   // when they began, by the clock of Redis
-	RemainingMillis int64       // until their lease ends, if it is not renewed
-}
 
 // refused is the answer for Temporal when the body has not run. Anything but the
 // guard's own refusals passes as it is: the cause of an ended context, by which
@@ -152,34 +144,6 @@ func (c *call) undecodable(key primitives.Key, err error) error {
 		fmt.Errorf("fencekit: key %s is done, but what is stored cannot be given back: %w", key, err))
 }
 
-func (c *call) busy(key primitives.Key, b *primitives.BusyError) error {
-	text := fmt.Sprintf("fencekit: key %s is busy: %q holds it with token %s since %s, for another %s",
-		key, b.Holder, b.Token, b.Since.UTC().Format(time.RFC3339Nano), b.Remaining.Round(time.Millisecond))
-	delay := c.untilFree(b.Remaining)
-	return temporal.NewApplicationErrorWithOptions(text, TypeBusy, temporal.ApplicationErrorOptions{
-		Category:       temporal.ApplicationErrorCategoryBenign,
-		NextRetryDelay: c.clamp(delay + rand.N(delay/10+50*time.Millisecond)),
-		Cause:          primitives.ErrBusy,
-		Details: []any{Busy{Key: key.String(), Holder: b.Holder, Token: b.Token, Since: b.Since,
-			RemainingMillis: b.Remaining.Milliseconds()}},
-	})
-}
-
-// untilFree is when to ask again for what is busy for another `remaining`, if its lease
-// is not renewed. Where attempts are limited, that is when the lease ends: asking sooner
-// would burn them. Where they are not, the call waits about as long again as it has
-// waited so far, so that it has the result soon after it is there, for a number of
-// attempts that grows with the logarithm of the body's time.
-func (c *call) untilFree(remaining time.Duration) time.Duration {
-	// A lease of the same policy never lasts longer than this; the result of somebody
-	// who completes it from elsewhere may come at any time.
-	delay := min(remaining, c.plan.leaseTTL)
-	if r := c.info.RetryPolicy; r != nil && r.MaximumAttempts == 0 {
-		delay = min(delay, max(time.Second, c.waited()))
-	}
-	return delay
-}
-
 // waited is how long ago the activity was scheduled, by the server's clock, which also
 // says when the attempt started.
 func (c *call) waited() time.Duration {
@@ -206,16 +170,27 @@ func (c *call) backoff() time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
+// left is how long Temporal will go on to retry the activity, if that is bounded.
+func (c *call) left() (left time.Duration, bounded bool) {
+	if c.info.ScheduleToCloseTimeout <= 0 {
+		return 0, false
+	}
+	left = c.info.ScheduleToCloseTimeout - c.waited()
+	// A local activity that a timer of its workflow has brought back counts as scheduled
+	// anew. Its deadline does not.
+	if c.info.IsLocalActivity && c.info.Deadline.Sub(c.info.StartedTime) < c.info.StartToCloseTimeout {
+		left = min(left, time.Until(c.info.Deadline))
+	}
+	return left, true
+}
+
 // clamp keeps the next attempt within ScheduleToClose: Temporal fails an activity at
 // once whose next attempt would come after that. An attempt that would come too late to
-// do anything comes at half of what is left instead, so that the attempts that it costs
-// grow with its logarithm only.
+// do anything comes at about half of what is left instead, so that the attempts that it
+// costs grow with its logarithm only.
 func (c *call) clamp(delay time.Duration) time.Duration {
-	if c.info.ScheduleToCloseTimeout <= 0 {
-		return delay
-	}
-	if left := c.info.ScheduleToCloseTimeout - c.waited(); delay > left*3/4 {
-		delay = left / 2
+	if left, bounded := c.left(); bounded && delay > left*3/4 {
+		delay = left/2 - rand.N(max(left/8, 1))
 	}
 	return max(delay, time.Millisecond)
 }

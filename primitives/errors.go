@@ -74,6 +74,8 @@ type BusyError struct {
 	Token     fence.Value   // the holder's; 0 if it runs without a lease
 	Since     time.Time     // when the holder began, by the Redis clock
 	Remaining time.Duration // until the lease ends if it is not renewed; always positive
+	Turn      time.Duration // until this call had best come back, if it has asked: see [Op].Turn; else 0
+	Ahead     int           // how many were in line before it when its wait was over
 }
 
 // Error names resource, holder, token and remaining time.

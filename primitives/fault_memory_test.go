@@ -97,6 +97,21 @@ func TestAFullMemoryLetsRunningWorkFinish(t *testing.T) {
 	require.NoError(t, <-waiting, "the next in line was handed the lease, and released it")
 }
 
+// With the memory full somebody at work is known to be at work: who asks for a turn is
+// busy, and does not run beside them, under FailOpen either.
+func TestAFullMemoryCostsTheTurnOnly(t *testing.T) {
+	t.Parallel()
+	server, e := fullRedis(t)
+	g := e.guard(GuardOptions{LeaseTTL: time.Hour, FailOpen: true})
+	e.claim(g, Op{Key: e.key(), Resource: "account"})
+	full(t, server)
+	body := &counted{}
+	_, err := g.Do(e.ctx(), Op{Key: e.key(), Resource: "account", Turn: Turn{Term: time.Second, Within: 2 * time.Hour}}, body.body)
+	require.ErrorIs(t, err, ErrBusy)
+	require.NotErrorIs(t, err, ErrUnavailable)
+	require.Zero(t, body.runs.Load())
+}
+
 // The other ways to end a run work with a full memory too.
 func TestAFullMemoryLetsEveryClaimBeEnded(t *testing.T) {
 	t.Parallel()

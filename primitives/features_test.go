@@ -28,6 +28,7 @@ func features(e *env, word string) []feature {
 		{"gate", u.gated},
 		{"operator", u.operated},
 		{"wait for a record", u.waited},
+		{"be refused, and told when to come back", u.turned},
 	}
 }
 
@@ -96,6 +97,16 @@ func (u *user) queued(what string) {
 	dead := u.store.newLease(u.resource(what), opts)
 	err := dead.try(u.ctx(), opts, &place{channel: u.store.names.wake(newNonce())})
 	require.ErrorIs(u, err, ErrBusy)
+}
+
+func (u *user) turned() {
+	u.lease("turn")
+	op := u.op("turn")
+	op.Turn = Turn{Term: time.Second, Within: time.Hour}
+	_, err := u.guard.Begin(u.ctx(), op)
+	var busy *BusyError
+	require.ErrorAs(u, err, &busy)
+	require.Positive(u, busy.Turn)
 }
 
 func (u *user) completed() {

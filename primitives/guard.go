@@ -170,6 +170,10 @@ type Op struct {
 	// the caller does. It makes no call wait that would not.
 	Patience time.Duration
 
+	// Turn asks for a time to come back, if the call does not wait and is refused because
+	// another operation is at work on the resource. Default: for none.
+	Turn Turn
+
 	// Floor makes the token higher than this value; see [LeaseOptions].
 	Floor fence.Value
 
@@ -227,6 +231,9 @@ func (op Op) check() error {
 	if op.Patience < 0 {
 		return &OptionError{"Patience", fmt.Sprintf("%s is negative", op.Patience)}
 	}
+	if err := op.Turn.check(); err != nil {
+		return err
+	}
 	if err := op.Fingerprint.check(); err != nil {
 		return err
 	}
@@ -275,7 +282,11 @@ func (g *Guard) Begin(ctx context.Context, op Op) (Start, error) {
 	}
 	c := g.claim(op)
 	var start Start
-	err := g.store.inLine(ctx, op.wait(g.opts.Wait), c.nonce, c.record, c.giveUp, func(ctx context.Context, p *place) error {
+	wait := op.wait(g.opts.Wait)
+	if wait != 0 { // its place in line says as much
+		op.Turn = Turn{}
+	}
+	err := g.store.inLine(ctx, wait, c.nonce, c.record, c.giveUp, func(ctx context.Context, p *place) error {
 		var err error
 		start, err = c.try(ctx, op, p)
 		return err
@@ -309,13 +320,13 @@ func (c *Claim) try(ctx context.Context, op Op, p *place) (Start, error) {
 	sent := time.Now()
 	r, err := s.run(ctx, call{
 		script: &s.scripts.begin,
-		keys:   c.keys(),
+		keys:   op.Turn.keys(c),
 		args: []any{
 			c.nonce, millis(c.ttl), c.holder,
 			s.epochs.known(), padded(op.Floor), millis(s.opts.TokenRetention),
 			p.channel, p.ticket, millis(queueLife),
 			millis(c.ttl + c.runFor), op.Execution.id(), op.Execution.order(),
-			c.fp(), flag(!c.noTakeover), flag(c.once), c.maxTakeovers,
+			c.fp(), flag(!c.noTakeover), flag(c.once), c.maxTakeovers, op.Turn.arg(),
 		},
 		epochs: 3,
 		undo:   func(reply) { c.giveUp(detached(ctx)) },

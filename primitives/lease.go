@@ -334,8 +334,13 @@ func padded(v fence.Value) string { return fmt.Sprintf("%019d", int64(v)) }
 func busy(r reply, resource string, p *place) error {
 	f := r.read()
 	e := &BusyError{Resource: resource, Remaining: max(f.millis(), time.Millisecond), Holder: f.text(), Token: f.token(), Since: f.time()}
-	if f.more() {
+	switch {
+	case !f.more():
+	case p.channel == "":
+		e.Turn = f.millis()
+	default:
 		p.ticket, p.ahead = f.text(), f.count()
+		e.Ahead = p.ahead
 	}
 	if f.err != nil {
 		return f.err

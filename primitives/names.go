@@ -33,6 +33,7 @@ func (r resourceNames) lease() string                { return r.root + "lease" }
 func (r resourceNames) token() string                { return r.root + "token" }
 func (r resourceNames) queue() string                { return r.root + "queue" }
 func (r resourceNames) waiters() string              { return r.root + "waiters" }
+func (r resourceNames) turns() string                { return r.root + "turns" }
 func (r resourceNames) released(nonce string) string { return r.root + "released:" + nonce }
 func (r resourceNames) record(key Key) string        { return r.root + "op:" + digest("key", key.String()) }
 func (r resourceNames) gate() string                 { return r.root + "gate" }

@@ -21,6 +21,7 @@ func TestNamesGolden(t *testing.T) {
 		root + "token":       r.token(),
 		root + "queue":       r.queue(),
 		root + "waiters":     r.waiters(),
+		root + "turns":       r.turns(),
 		root + "released:ab": r.released("ab"),
 		root + "gate":        r.gate(),
 		root + "gate:63fbb9904be12c07334cc6f5f7394d8d": r.gateValue("balance"),
@@ -54,14 +55,14 @@ func TestNamesHoldNothingOfTheCaller(t *testing.T) {
 			f.use()
 		}
 		rule := regexp.MustCompile(`^` + e.store.opts.Prefix + `:v1:\{[0-9a-f]{32}\}:` +
-			`(lease|token|queue|waiters|gate|released:[0-9a-f]{32}|op:[0-9a-f]{32}|waiting:[0-9a-f]{32}|gate:[0-9a-f]{32})$`)
+			`(lease|token|queue|waiters|turns|gate|released:[0-9a-f]{32}|op:[0-9a-f]{32}|waiting:[0-9a-f]{32}|gate:[0-9a-f]{32})$`)
 		kinds := map[string]bool{}
 		for _, name := range e.stored() {
 			require.Regexp(e, rule, name)
 			kind, _, _ := strings.Cut(name[strings.Index(name, "}:")+2:], ":")
 			kinds[kind] = true
 		}
-		for _, kind := range []string{"lease", "token", "queue", "waiters", "gate", "released", "op", "waiting"} {
+		for _, kind := range []string{"lease", "token", "queue", "waiters", "turns", "gate", "released", "op", "waiting"} {
 			require.Contains(e, kinds, kind, "the features do not make every kind of key")
 		}
 	})
@@ -77,7 +78,7 @@ func TestNamesOfOneResourceShareASlot(t *testing.T) {
 	slots := func(prefix, resource string) int {
 		r := newNames(prefix).resource(resource)
 		seen := map[int]bool{}
-		for _, name := range []string{r.lease(), r.token(), r.queue(), r.waiters(), r.released("ab"), r.record(key), waitersOf(r.record(key)), r.gate(), r.gateValue("}{")} {
+		for _, name := range []string{r.lease(), r.token(), r.queue(), r.waiters(), r.turns(), r.released("ab"), r.record(key), waitersOf(r.record(key)), r.gate(), r.gateValue("}{")} {
 			slot, err := cluster.Slot(t.Context(), name)
 			require.NoError(t, err)
 			seen[slot] = true

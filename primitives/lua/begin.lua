@@ -1,17 +1,19 @@
 -- begin: start one guarded operation: look at its record, take the lease of its
 -- resource, issue the token, mark the record running; all or nothing.
 -- KEYS  1 lease  2 token  3 queue  4 waiters  5 record  6 who waits for it
---       7 tombstone of the nonce
+--       7 tombstone of the nonce  8 turns, if it asks for one
 -- ARGV  1 nonce  2 lease ttl, ms  3 holder
 --       4 epochs known  5 floor, 19 digits  6 token ttl, ms
 --       7 channel of a caller that waits, else ''  8 its ticket, '' at first  9 its life in the queue, ms
 --       10 record ttl, ms  11 execution, or ''  12 order of the attempt in it
 --       13 fingerprint, or ''  14 '1' if a newer attempt may take over
 --       15 '1' for at most once  16 limit of takeovers, 0 for none
+--       17 the turn that it asks for if it is refused, or '': its term, how long it would
+--       wait before it asks in vain (0: it would not), and how late it may begin, in ms
 -- returns {'begun' | 'reclaimed' | 'takeover', token, takeovers}
 --         {'done' | 'failed', memo}
 --         {'oversize', size, limit}
---         {'busy', remaining ms, holder, token, since ms [, ticket, place in the queue]}
+--         {'busy', remaining ms, holder, token, since ms [, ticket, place in the queue | , ms until its turn]}
 --         {'mismatch', fingerprint of the record, holder}
 --         {'poisoned', takeovers, holder}
 --         {'unknown', holder, began ms}
@@ -43,7 +45,7 @@ if redis.call('EXISTS', KEYS[1], KEYS[3], KEYS[5], KEYS[7]) == 0 then
   return bad or start('begun', token, '0')
 end
 
--- include: state held queue
+-- include: state held queue turn
 if redis.call('EXISTS', KEYS[7]) == 1 then return {'lost'} end
 local lease, bad = read_lease(KEYS[1])
 if bad then return bad end
@@ -76,7 +78,14 @@ end
 if lease and lease.nonce ~= nonce then
   local newer = exec ~= '' and lease.exec == exec and order > lease.order
   if newer and lease.op ~= digest_of(KEYS[5]) then return refuse({'changed', lease.holder}) end
-  if not newer or lease.fixed or who.fixed == '1' then return busy_reply(time, lease, who) end
+  if not newer or lease.fixed or who.fixed == '1' then
+    local reply = busy_reply(time, lease, who)
+    -- Who is at work on this very record brings the result for all at once.
+    if ARGV[17] ~= '' and lease.op ~= digest_of(KEYS[5]) then
+      reply[6] = take_turn(time, KEYS[5], lease, ttl, ARGV[17])
+    end
+    return reply
+  end
   how = 'takeover'
   if lease.token > floor then floor = lease.token end
 end
