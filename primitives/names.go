@@ -35,6 +35,12 @@ func (r resourceNames) queue() string                { return r.root + "queue" }
 func (r resourceNames) waiters() string              { return r.root + "waiters" }
 func (r resourceNames) released(nonce string) string { return r.root + "released:" + nonce }
 func (r resourceNames) record(key Key) string        { return r.root + "op:" + digest("key", key.String()) }
+func (r resourceNames) records(keys []Key) (names []string) {
+	for _, key := range keys {
+		names = append(names, r.record(key))
+	}
+	return names
+}
 func (r resourceNames) gate() string                 { return r.root + "gate" }
 func (r resourceNames) gateValue(key string) string  { return r.root + "gate:" + digest("gate", key) }
 
