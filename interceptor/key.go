@@ -93,7 +93,7 @@ func (c *call) input(ctx context.Context, args []any) (digest string, whole prim
 	if err != nil {
 		return "", whole, err
 	}
-	explicit, given, err := keyFromHeader(ctx)
+	explicit, given, err := c.explicit(ctx)
 	switch {
 	case err != nil:
 		return "", whole, err

@@ -41,8 +41,8 @@ func (r resourceNames) records(keys []Key) (names []string) {
 	}
 	return names
 }
-func (r resourceNames) gate() string                 { return r.root + "gate" }
-func (r resourceNames) gateValue(key string) string  { return r.root + "gate:" + digest("gate", key) }
+func (r resourceNames) gate() string                { return r.root + "gate" }
+func (r resourceNames) gateValue(key string) string { return r.root + "gate:" + digest("gate", key) }
 
 // waitersOf is where those are noted who wait for a record.
 func waitersOf(record string) string { return strings.Replace(record, "}:op:", "}:waiting:", 1) }
