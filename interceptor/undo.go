@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	commonpb "go.temporal.io/api/common/v1"
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 
 	"github.com/fencekit/fencekit-go/primitives"
@@ -102,7 +101,7 @@ func (c *call) other(ctx context.Context, of any) (*call, error) {
 		return nil, err
 	}
 	info := c.info
-	info.ActivityType = activity.Type{Name: name}
+	info.ActivityType.Name = name
 	plan := c.kit.plans[name]
 	if plan == nil {
 		plan = c.kit.dynamic
@@ -192,6 +191,11 @@ type encodedArgs struct {
 
 var _ converter.EncodedValues = encodedArgs{}
 
-func (a encodedArgs) HasValues() bool              { return len(a.payloads.GetPayloads()) > 0 }
-func (a encodedArgs) Get(into ...any) error        { return a.data.FromPayloads(a.payloads, into...) }
+// HasValues implements converter.EncodedValues.
+func (a encodedArgs) HasValues() bool { return len(a.payloads.GetPayloads()) > 0 }
+
+// Get implements converter.EncodedValues.
+func (a encodedArgs) Get(into ...any) error { return a.data.FromPayloads(a.payloads, into...) }
+
+// Payloads tells how many they are, as the SDK's own do.
 func (a encodedArgs) Payloads() *commonpb.Payloads { return a.payloads }

@@ -200,7 +200,11 @@ func (r *guarded) succeeded(ctx context.Context, memo []byte, lost error) (Resul
 	case lost != nil:
 		return r.result, lost // and Redis could not say that it is ours all the same
 	case errors.Is(err, ErrBusy): // what it undoes is running
-		r.abort(ctx, 0)
+		if r.guard.opts.AtMostOnce { // and must not be tried again by itself
+			r.watch.aborted(false, r.claim.release(detached(ctx)))
+		} else {
+			r.abort(ctx, 0)
+		}
 		return r.result, err
 	case r.guard.opts.StrictMemo, r.claim.undoes.any(): // a success would say that it is undone
 		return r.result, err

@@ -351,6 +351,24 @@ func TestN15WhatRunsWithoutALeaseIsNotUndone(t *testing.T) {
 	})
 }
 
+// N15: an at-most-once compensation that has happened is not run again because what it
+// undoes is running.
+func TestN15AnAtMostOnceCompensationOfWhatRuns(t *testing.T) {
+	behaviour(t, func(e *env) {
+		g, op, mine := e.guard(GuardOptions{AtMostOnce: true}), e.onAccount(), e.onAccount()
+		_, err := g.Do(e.ctx(), mine, func(ctx context.Context) ([]byte, error) {
+			a, _ := AttemptFromContext(ctx)
+			_, err := a.Undo(ctx, op)
+			require.NoError(e, err)
+			e.begin(op, RecordOptions{})
+			return nil, nil
+		})
+		busyWith(e, err, "")
+		_, err = g.Begin(e.ctx(), mine)
+		require.ErrorIs(e, err, ErrOutcomeUnknown)
+	})
+}
+
 // N15: who waits for the resource while the operation is undone runs it.
 func TestN15AWaiterRunsWhatWasUndone(t *testing.T) {
 	behaviour(t, func(e *env) {

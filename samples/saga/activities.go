@@ -116,13 +116,11 @@ func (a *Activities) takeBack(ctx context.Context, undone interceptor.Undone, ef
 	if err != nil {
 		return err
 	}
-	if err = a.book(ctx, key, opposite, account, cents); err != nil {
-		return err
-	}
-	if a.BeforeUndone != nil {
+	err = a.book(ctx, key, opposite, account, cents)
+	if err == nil && a.BeforeUndone != nil {
 		a.BeforeUndone(t)
 	}
-	return nil
+	return err
 }
 
 var errClosed = temporal.NewNonRetryableApplicationError("the account is closed", "Closed", nil)

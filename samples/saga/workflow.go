@@ -3,6 +3,7 @@
 package saga
 
 import (
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -23,41 +24,42 @@ type Transfer struct {
 // the other could be going on with.
 func (t Transfer) WorkflowID() string { return "transfer/" + t.ID }
 
-// Move moves the money. What has been done is undone in reverse order if it fails.
-func Move(ctx workflow.Context, t Transfer) (err error) {
+// Move moves the money. If a step fails, it is undone, and those before it, in reverse
+// order: also one that failed may have happened.
+func Move(ctx workflow.Context, t Transfer) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout:    5 * time.Second,
 		ScheduleToCloseTimeout: time.Hour,
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond},
 	})
+	var undo []string
 	for _, step := range []struct{ do, undo string }{
 		{"Withdraw", "UndoWithdraw"},
 		{"Deposit", "UndoDeposit"},
 		{"Notify", ""},
 	} {
-		if step.undo != "" { // before the step: one that failed may have happened all the same
-			defer func() {
-				if err != nil {
-					err = compensate(ctx, step.undo, t, err)
-				}
-			}()
+		if step.undo != "" {
+			undo = append(undo, step.undo)
 		}
-		if err = workflow.ExecuteActivity(ctx, step.do, t).Get(ctx, nil); err != nil {
-			return err
+		if err := workflow.ExecuteActivity(ctx, step.do, t).Get(ctx, nil); err != nil {
+			return compensate(ctx, undo, t, err)
 		}
 	}
 	return nil
 }
 
-// compensate runs a compensation until it succeeds, also in a workflow that was cancelled.
-func compensate(ctx workflow.Context, undo string, t Transfer, why error) error {
+// compensate runs each compensation until it succeeds, also in a workflow that was
+// cancelled, and returns why.
+func compensate(ctx workflow.Context, undo []string, t Transfer, why error) error {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	o := workflow.GetActivityOptions(ctx)
 	o.ScheduleToCloseTimeout = 0
 	ctx = workflow.WithActivityOptions(ctx, o)
-	if err := workflow.ExecuteActivity(ctx, undo, t).Get(ctx, nil); err != nil {
-		return err
+	for _, name := range slices.Backward(undo) {
+		if err := workflow.ExecuteActivity(ctx, name, t).Get(ctx, nil); err != nil {
+			return err
+		}
 	}
 	return why
 }
