@@ -32,10 +32,10 @@ func TestAdviceAtTheFirstCall(t *testing.T) {
 			want: []string{"MaximumAttempts is 1 and Wait is 0"}},
 		{name: "one attempt that waits", policy: interceptor.Policy{Wait: time.Second},
 			edit: func(p *plan) { p.Options.RetryPolicy.MaximumAttempts = 1 }},
-		{name: "all at once", policy: interceptor.Policy{LeaseTTL: 2 * time.Hour, Retention: time.Minute},
-			edit: func(p *plan) { p.Options.RetryPolicy.MaximumAttempts = 1 },
-			want: []string{"Retention of 1m0s", "LeaseTTL of 2h0m0s", "MaximumAttempts is 1"}},
-		{name: "local", policy: interceptor.Policy{LeaseTTL: 2 * time.Hour, Retention: time.Minute},
+		{name: "all at once", policy: interceptor.Policy{LeaseTTL: 2 * time.Hour, Retention: 2 * time.Hour},
+			edit: func(p *plan) { p.Options.RetryPolicy.MaximumAttempts = 1; p.Options.ScheduleToCloseTimeout = 0 },
+			want: []string{"Retention is 2h0m0s", "MaximumAttempts is 1"}},
+		{name: "local", policy: interceptor.Policy{LeaseTTL: 2 * time.Hour, Retention: 2 * time.Hour},
 			edit: func(p *plan) { p.Local = true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

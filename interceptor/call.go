@@ -24,16 +24,12 @@ type call struct {
 	info  activity.Info
 	begun time.Time // when it reached this worker, by the local clock
 	codec codec
-
-	explicit explicitKey // where the key of the workflow's own comes from
+	local localCall // which call of a local activity it is
 
 	attempt      primitives.Attempt // of the body, once it runs
 	hookFailure  error              // of the Ledger or the Seal hook
 	encodeFailed bool               // the body has succeeded, its result cannot be encoded
 }
-
-// explicitKey returns the digest of a key that [WithKey] has set, if there is one.
-type explicitKey func(context.Context) (digest string, given bool, err error)
 
 type callKey struct{}
 
@@ -44,7 +40,7 @@ func callFrom(ctx context.Context) *call {
 }
 
 func newCall(ctx context.Context, k *Interceptor, p *plan, info activity.Info) *call {
-	return &call{kit: k, plan: p, info: info, begun: time.Now(), codec: k.converters.bind(ctx, info), explicit: keyFromHeader}
+	return &call{kit: k, plan: p, info: info, begun: time.Now(), codec: k.converters.bind(ctx, info)}
 }
 
 type executor func(context.Context, *sdk.ExecuteActivityInput) (any, error)

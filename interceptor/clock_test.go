@@ -23,7 +23,7 @@ func TestClockOfRedisJumps(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: true, ReadTimeout: stall})
 	t.Cleanup(func() { _ = rdb.Close() })
-	e := &env{T: t, logs: &lines{}, opts: interceptor.Options{
+	e := &env{TB: t, logs: &lines{}, opts: interceptor.Options{
 		Redis: rdb, Store: primitives.Options{Prefix: "clock", Timeout: stall},
 		Guards: []interceptor.Guard{interceptor.For("sign", interceptor.Policy{
 			LeaseTTL: forever, RenewEvery: 100 * time.Millisecond, NoTakeover: true, Scope: interceptor.ScopeNamespace})},

@@ -24,22 +24,37 @@
 //
 // # Key, scope, resource
 //
-// The key says what is the same operation. It is made of Temporal's namespace, the
-// activity type, the scope's ids and the input, or the part of it that [KeyFrom] picks;
-// never of the attempt. The default, [ScopeExecution], is one scheduled activity with
-// its retries: the same call made twice by a workflow runs twice. [ScopeNamespace] is a
-// business key: one result for everybody, for as long as Retention. Continue-as-new
-// makes a new run, so a monthly fee under ScopeNamespace is charged in the first month
-// only: put the month into the key. A workflow can set the key of one call itself: see
-// [WithKey].
+// The key says what is the same operation. The default, [ScopeExecution], is one call
+// with its retries: the same call made twice by a workflow runs twice, also under one
+// ActivityID. It is told by what the server keeps of the call, and no size, shape or
+// release of the input changes it. The wider scopes make the key of Temporal's namespace,
+// the activity type, the scope's ids and the input, or the part of it that [KeyFrom]
+// picks; never of the attempt. [ScopeNamespace] is a business key: one result for
+// everybody, for as long as Retention. Continue-as-new makes a new run, so a monthly fee
+// under ScopeNamespace is charged in the first month only: put the month into the key. A
+// workflow can set the key of one call itself: see [WithKey].
+//
+// A struct's field at its zero value counts as no field, so that a release may add one.
+// Beside a picked key the rest of the input must be equal, too, or the call fails as
+// [TypeMismatch]; Policy.Compare says otherwise for what is volatile.
 //
 // The resource says what the operation changes. Operations on one resource run one after
 // another and share its fencing tokens, so use one name for everything that writes the
 // same rows.
 //
-// What cannot be keyed safely (NaN, invalid UTF-8, an untyped number of 2^53 or more, a
-// struct that shows nothing, an empty key) fails the activity with [TypeKeyError] before
-// the body runs.
+// What cannot be keyed safely in a wider scope (NaN, invalid UTF-8, an untyped number of
+// 2^53 or more, a struct that shows nothing, an empty key) fails the activity with
+// [TypeKeyError] before the body runs.
+//
+// # Local activities
+//
+// A local activity has no id that would identify it, so its call is identified in
+// workflow code, by its input and its number among equal calls of the run, in a header
+// that stands in no history. Register the interceptor as a plugin, or on the worker that
+// runs both; the functions of Policy.Key, Compare and Resource then run in workflow code,
+// and must be pure. The body sees fields that JSON does not show (unexported ones, say):
+// without a Key such an argument is refused as [TypeKeyError], which names the field. An
+// attempt takes over from one in the same process only.
 //
 // # What a call meets
 //
@@ -47,7 +62,7 @@
 // the body does not run. If another call is at work, the attempt fails with [TypeBusy],
 // benign, with a NextRetryDelay of what is left of that one's lease, or, with unlimited
 // attempts, of about as long as the call has waited so far, if that is less; or it
-// waits, under Policy.Wait. A retry of the same scheduled activity takes over at once from the
+// waits, under Policy.Wait. A retry of the same call takes over at once from the
 // attempt that Temporal has given up, with a higher token: the old attempt's context
 // ends, and its writes are refused by whatever checks tokens. If Redis cannot answer,
 // the attempt fails with [TypeUnavailable] and the body does not run.
@@ -102,8 +117,8 @@
 // # Order of interceptors
 //
 // The SDK calls interceptors in the order of the list. The key is made from the
-// arguments as this one sees them, so what changes arguments (redaction) goes before it
-// if the key shall follow, and so does a tracing interceptor whose span shall get the
+// arguments as this one sees them (those of a local activity as its workflow passes
+// them), so what changes arguments goes before it if the key shall follow, and so does a tracing interceptor whose span shall get the
 // attributes. What stands behind it does not run on a replay, and sees the token.
 //
 // # Seen from outside

@@ -63,7 +63,7 @@ func leaked() (err error) {
 // env is one test's own task queue, Redis prefix and interceptor options, on the shared
 // servers.
 type env struct {
-	*testing.T
+	testing.TB
 	queue  string
 	rdb    *redis.Client
 	client client.Client
@@ -74,7 +74,7 @@ type env struct {
 var queues atomic.Int64
 
 // newEnv prepares an env; change e.opts before e.worker.
-func newEnv(t *testing.T, guards ...interceptor.Guard) *env {
+func newEnv(t testing.TB, guards ...interceptor.Guard) *env {
 	t.Helper()
 	r, err := sharedRedis()
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func newEnv(t *testing.T, guards ...interceptor.Guard) *env {
 	queue := fmt.Sprintf("t%d-%d", os.Getpid(), queues.Add(1))
 	rdb := redis.NewClient(&redis.Options{Addr: r.Addr(), ContextTimeoutEnabled: true, ReadTimeout: stall, WriteTimeout: stall})
 	t.Cleanup(func() { _ = rdb.Close() })
-	e := &env{T: t, queue: queue, rdb: rdb, logs: &lines{}}
+	e := &env{TB: t, queue: queue, rdb: rdb, logs: &lines{}}
 	e.client = s.ClientForTest(t, func(o *client.Options) { o.Logger = e.logs })
 	e.opts = interceptor.Options{Redis: rdb, Store: primitives.Options{Prefix: queue, Timeout: stall}, Guards: guards}
 	return e

@@ -24,7 +24,8 @@ type (
 // WithKey gives a workflow's next calls of guarded activities an idempotency key of
 // its own making, in place of what Policy.Key picks; Policy.Scope says within what, so
 // it needs ScopeRun or wider: under ScopeExecution every call is an operation of its own
-// whatever its key. Use the returned context for one call: two calls of one activity
+// whatever its key, and one with a key fails as a [TypeKeyError]. A call of an activity
+// that no guard names is warned about, once for each type, where it runs. Use the returned context for one call: two calls of one activity
 // with one key are one operation, and with other input a mismatch.
 //
 //	ctx, err := interceptor.WithKey(ctx, "charge-A1")
@@ -57,14 +58,17 @@ func keyFromHeader(ctx context.Context) (digest string, given bool, err error) {
 	return string(p.GetData()), true, nil
 }
 
-// workflowInbound marks the contexts of a workflow, and stands before its calls.
+// workflowInbound marks the contexts of a workflow, and stands before its calls. There is
+// one for each time that a run is executed or replayed.
 type workflowInbound struct {
 	sdk.WorkflowInboundInterceptorBase
+
+	kit *Interceptor
 }
 
 // Init implements the SDK's WorkflowInboundInterceptor.
 func (w *workflowInbound) Init(out sdk.WorkflowOutboundInterceptor) error {
-	o := &workflowOutbound{}
+	o := &workflowOutbound{kit: w.kit, calls: localCalls{}}
 	o.Next = out
 	return w.Next.Init(o)
 }
@@ -79,30 +83,37 @@ func (w *workflowInbound) ExecuteUpdate(ctx workflow.Context, in *sdk.UpdateInpu
 	return w.Next.ExecuteUpdate(workflow.WithValue(ctx, interceptedKey{}, true), in)
 }
 
-// workflowOutbound writes the header.
+// workflowOutbound writes the headers.
 type workflowOutbound struct {
 	sdk.WorkflowOutboundInterceptorBase
+
+	kit   *Interceptor
+	calls localCalls
 }
 
 // ExecuteActivity implements the SDK's WorkflowOutboundInterceptor.
 func (w *workflowOutbound) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
-	writeHeader(ctx)
+	writeKey(ctx)
 	return w.Next.ExecuteActivity(ctx, name, args...)
 }
 
 // ExecuteLocalActivity implements the SDK's WorkflowOutboundInterceptor.
 func (w *workflowOutbound) ExecuteLocalActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
-	writeHeader(ctx)
+	explicit := writeKey(ctx)
+	if p := w.kit.plans[name]; p != nil {
+		sdk.WorkflowHeader(ctx)[localHeader] = w.calls.header(p, name, args, explicit)
+	}
 	return w.Next.ExecuteLocalActivity(ctx, name, args...)
 }
 
-func writeHeader(ctx workflow.Context) {
+func writeKey(ctx workflow.Context) (digest string) {
 	digest, ok := ctx.Value(workflowKey{}).(string)
 	if !ok {
-		return
+		return ""
 	}
 	sdk.WorkflowHeader(ctx)[headerName] = &commonpb.Payload{
 		Metadata: map[string][]byte{converter.MetadataEncoding: []byte(converter.MetadataEncodingBinary)},
 		Data:     []byte(digest),
 	}
+	return digest
 }

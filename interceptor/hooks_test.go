@@ -154,7 +154,7 @@ func TestLedgerAnswersAfterRedisWasFlushed(t *testing.T) {
 // higher token, and the ledger keeps its effect from happening twice. The kit has warned.
 func TestRetentionShorterThanTheRetry(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, interceptor.For("deposit", interceptor.Policy{LeaseTTL: forever, Retention: time.Minute}))
+	e := newEnv(t, interceptor.For("deposit", interceptor.Policy{LeaseTTL: time.Minute, Retention: time.Minute}))
 	db, seen, s := e.bank(), e.watch(), newStage(e, "deposit")
 	e.worker(s.register, before(e.losingTheFirst()))
 	run := e.start(staged("deposit", "x", forever))

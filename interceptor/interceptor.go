@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
@@ -30,6 +31,7 @@ type Interceptor struct {
 	dynamic    *plan            // for what a dynamic activity serves; nil: not guarded
 	converters converters
 	plugin     *temporal.SimplePlugin
+	unguarded  sync.Map // activity types, warned about because of a key that does nothing
 }
 
 var _ sdk.WorkerInterceptor = (*Interceptor)(nil)
@@ -98,10 +100,11 @@ func (k *Interceptor) InterceptActivity(_ context.Context, next sdk.ActivityInbo
 	return a
 }
 
-// InterceptWorkflow implements the SDK's WorkerInterceptor. It carries the keys that
-// workflow code sets by [WithKey], and does nothing else.
+// InterceptWorkflow implements the SDK's WorkerInterceptor. It writes headers: the keys
+// that workflow code sets by [WithKey], and which call of a guarded local activity it
+// makes. It adds nothing to a workflow's history.
 func (k *Interceptor) InterceptWorkflow(_ workflow.Context, next sdk.WorkflowInboundInterceptor) sdk.WorkflowInboundInterceptor {
-	w := &workflowInbound{}
+	w := &workflowInbound{kit: k}
 	w.Next = next
 	return w
 }
@@ -118,9 +121,26 @@ func (a *inbound) ExecuteActivity(ctx context.Context, in *sdk.ExecuteActivityIn
 	info := activity.GetInfo(ctx)
 	plan := a.kit.planFor(info.ActivityType.Name, in.Args)
 	if plan == nil || callFrom(ctx) != nil { // the latter: registered twice
+		if plan == nil {
+			a.kit.warnOfKey(ctx, info.ActivityType.Name)
+		}
 		return a.Next.ExecuteActivity(ctx, in)
 	}
 	return newCall(ctx, a.kit, plan, info).run(ctx, in, a.Next.ExecuteActivity)
+}
+
+// warnOfKey says, once for each type, that a key by [WithKey] does nothing for an activity
+// that no guard names.
+func (k *Interceptor) warnOfKey(ctx context.Context, name string) {
+	if _, given, err := keyFromHeader(ctx); !given && err == nil {
+		return
+	}
+	if _, warned := k.unguarded.LoadOrStore(name, true); warned {
+		return
+	}
+	safely(func() {
+		activity.GetLogger(ctx).Warn("fencekit: the workflow gives this call a key by WithKey, but no guard names the activity, so it is not guarded")
+	})
 }
 
 // Attempt returns what is known of the guarded attempt that runs under ctx: its key,

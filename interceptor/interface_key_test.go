@@ -80,39 +80,3 @@ func TestOtherNumbersAreKeys(t *testing.T) {
 		require.NotEqual(t, one, other, name)
 	}
 }
-
-// All attempts of a local activity are given the caller's own values, which a body may
-// have changed: under ScopeExecution the ids alone are the key. Control: the input is in
-// the key of a regular activity, and of a local one in a wider scope.
-func TestALocalActivitysAttemptsShareAKey(t *testing.T) {
-	t.Parallel()
-	byOrder := KeyFrom(func(c *charge) any { return c.Order })
-	for name, c := range map[string]struct {
-		policy Policy
-		local  bool
-		same   bool
-	}{
-		"local":                    {Policy{}, true, true},
-		"local, a part of it":      {Policy{Key: byOrder}, true, true},
-		"regular":                  {Policy{}, false, false},
-		"local, of the whole run":  {Policy{Scope: ScopeRun}, true, false},
-		"local, business key of 2": {Policy{Scope: ScopeRun, Key: byOrder}, true, false},
-	} {
-		info, in := ofWorkflow(), &charge{Order: "A1"}
-		info.IsLocalActivity = c.local
-		first, err := opOf(t, c.policy, info, in)
-		require.NoError(t, err, name)
-		in.Amount, info.Attempt = 7, 2
-		second, err := opOf(t, c.policy, info, in)
-		require.NoError(t, err, name)
-		if c.same {
-			require.Equal(t, first.Key, second.Key, name)
-			require.Equal(t, first.Fingerprint, second.Fingerprint, name)
-			info.ActivityID = "6"
-			require.NotEqual(t, second.Key.String(), keyOf(t, c.policy, info, in), "another call")
-			continue
-		}
-		require.NotEqual(t, []string{first.Key.String(), first.Fingerprint.String()},
-			[]string{second.Key.String(), second.Fingerprint.String()}, name)
-	}
-}

@@ -41,7 +41,7 @@ func ofWorkflow() activity.Info {
 	return activity.Info{
 		Namespace: "default", WorkflowExecution: workflow.Execution{ID: "w", RunID: "r"},
 		WorkflowType: &workflow.Type{Name: "W"}, ActivityID: "5", ActivityType: activity.Type{Name: "a"},
-		TaskQueue: "q", Attempt: 1, TaskToken: []byte("token"), StartedTime: time.Unix(1, 0),
+		TaskQueue: "q", Attempt: 1, TaskToken: []byte("token"), ScheduledTime: time.Unix(1, 5), StartedTime: time.Unix(2, 0),
 	}
 }
 

@@ -39,8 +39,7 @@ func TestAnEmptyKeyIsRefused(t *testing.T) {
 			var e *primitives.KeyError
 			p := Policy{Scope: ScopeNamespace, Key: KeyFrom(func(string) any { return picked })}
 			require.ErrorAs(t, requireKeyError(t, p, "order 11"), &e)
-			p.Scope = ScopeExecution
-			require.ErrorAs(t, requireKeyError(t, p, "order 11"), &e)
+			require.ErrorAs(t, requireKeyError(t, Policy{Scope: ScopeRun, Key: p.Key}, "order 11"), &e)
 		})
 	}
 	half := func(v pair) string {
@@ -112,11 +111,12 @@ func TestOpaqueAndRawInput(t *testing.T) {
 	t.Parallel()
 	type ref struct{ id string }
 	var e *primitives.KeyError
-	require.ErrorAs(t, requireKeyError(t, Policy{}, ref{id: "a"}), &e)
+	require.ErrorAs(t, requireKeyError(t, namespaceScope, ref{id: "a"}), &e)
 	key := func(encoding, data string) string { return keyOf(t, namespaceScope, ofWorkflow(), raw(encoding, data)) }
 	require.NotEqual(t, key("binary/plain", "1"), key("binary/plain", "2"))
 	require.NotEqual(t, key("binary/plain", "1"), key("json/plain", "1"))
 	require.Equal(t, key("json/plain", `{"a":1,"b":2}`), key("json/plain", `{ "b": 2, "a": 1 }`))
+	require.NotEqual(t, key("json/plain", `{"a":1,"b":0}`), key("json/plain", `{"a":1}`), "nothing is known of its type")
 }
 
 // A10: type and namespace are in every key, whatever the scope.
@@ -150,8 +150,10 @@ func TestWhatIsVolatileIsNotInTheKey(t *testing.T) {
 	t.Parallel()
 	first, second := ofWorkflow(), ofWorkflow()
 	second.Attempt, second.TaskToken, second.TaskQueue = 2, []byte("other"), "other"
-	second.StartedTime, second.ScheduledTime = second.StartedTime.Add(1), second.ScheduledTime.Add(1)
-	require.Equal(t, keyOf(t, Policy{}, first, "x"), keyOf(t, Policy{}, second, "x"))
+	second.StartedTime = second.StartedTime.Add(1)
+	require.Equal(t, keyOf(t, Policy{}, first, "x"), keyOf(t, Policy{}, second, "y"), "nor is the input of a call")
+	second.ScheduledTime = second.ScheduledTime.Add(1)
+	require.NotEqual(t, keyOf(t, Policy{}, first, "x"), keyOf(t, Policy{}, second, "x"), "N01: another call under one activity id")
 	byOrder := Policy{Scope: ScopeNamespace, Key: KeyFrom(func(c charge) any { return c.Order })}
 	a, b := charge{Order: "A1", Trace: "1"}, charge{Order: "A1", Trace: "2"}
 	require.Equal(t, keyOf(t, byOrder, first, a), keyOf(t, byOrder, first, b))
@@ -163,10 +165,8 @@ func TestNaNIsNoKey(t *testing.T) {
 	t.Parallel()
 	var e *primitives.KeyError
 	for range 2 {
-		require.ErrorAs(t, requireKeyError(t, Policy{}, map[string]float64{"rate": math.NaN()}), &e)
+		require.ErrorAs(t, requireKeyError(t, Policy{Scope: ScopeRun}, map[string]float64{"rate": math.NaN()}), &e)
 		require.Equal(t, "/0/rate", e.Path)
-		require.ErrorAs(t, requireKeyError(t, Policy{Key: KeyFrom(func(f float64) any { return 1 })}, math.NaN()), &e,
-			"the fingerprint covers the whole input")
 	}
 	require.Equal(t, keyOf(t, namespaceScope, ofWorkflow(), 1), keyOf(t, namespaceScope, ofWorkflow(), 1.0))
 	require.Equal(t, keyOf(t, namespaceScope, ofWorkflow(), 0.0), keyOf(t, namespaceScope, ofWorkflow(), math.Copysign(0, -1)))
@@ -176,7 +176,7 @@ func TestNaNIsNoKey(t *testing.T) {
 func TestScopesTellApart(t *testing.T) {
 	t.Parallel()
 	again, nextRun, otherWorkflow := ofWorkflow(), ofWorkflow(), ofWorkflow()
-	again.ActivityID, nextRun.WorkflowExecution.RunID, otherWorkflow.WorkflowExecution.ID = "6", "r2", "w2"
+	again.ScheduledTime, nextRun.WorkflowExecution.RunID, otherWorkflow.WorkflowExecution.ID = again.ScheduledTime.Add(1), "r2", "w2"
 	for _, c := range []struct {
 		scope                         Scope
 		again, nextRun, otherWorkflow bool

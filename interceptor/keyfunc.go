@@ -15,6 +15,12 @@ type KeyFunc struct{ picker[any] }
 // ResourceFunc names what an activity changes; see [ResourceFrom].
 type ResourceFunc struct{ picker[string] }
 
+// CompareFunc picks what must be equal beside the key; see [CompareFrom].
+type CompareFunc struct {
+	picker[any]
+	nothing bool
+}
+
 // picker computes something from the arguments of an activity.
 type picker[R any] struct {
 	set   bool
@@ -23,9 +29,11 @@ type picker[R any] struct {
 }
 
 // KeyFrom makes a key function from the first argument of the activity, which must be
-// exactly of type T. What it returns is hashed by the rules of primitives.NewKey: any
-// JSON-like value, but not an empty one. Return a struct or a slice for a key of
-// several parts.
+// exactly of type T. It must be a function of that alone: no clock, no random number,
+// nothing that changes from one attempt to the next. For a local activity it runs in
+// workflow code, and may not block. What it returns is hashed by the rules of
+// primitives.NewInputKey: any JSON-like value, of one type, but not an empty one. Return
+// a struct or a slice for a key of several parts.
 func KeyFrom[T any](fn func(in T) any) KeyFunc { return KeyFunc{from(fn)} }
 
 // KeyFrom2 is [KeyFrom] with the first two arguments.
@@ -34,8 +42,25 @@ func KeyFrom2[A, B any](fn func(a A, b B) any) KeyFunc { return KeyFunc{from2(fn
 // KeyFromArgs is [KeyFrom] with all arguments, as the activity gets them.
 func KeyFromArgs(fn func(args []any) any) KeyFunc { return KeyFunc{fromArgs(fn)} }
 
+// CompareFrom says which part of the input must be equal in all calls of one key, from the
+// first argument of the activity, which must be exactly of type T. What it returns is
+// hashed by the rules of primitives.NewInput; it may be empty. Everything that holds for
+// the function of [KeyFrom] holds for this one.
+func CompareFrom[T any](fn func(in T) any) CompareFunc { return CompareFunc{picker: from(fn)} }
+
+// CompareFrom2 is [CompareFrom] with the first two arguments.
+func CompareFrom2[A, B any](fn func(a A, b B) any) CompareFunc { return CompareFunc{picker: from2(fn)} }
+
+// CompareFromArgs is [CompareFrom] with all arguments, as the activity gets them.
+func CompareFromArgs(fn func(args []any) any) CompareFunc { return CompareFunc{picker: fromArgs(fn)} }
+
+// CompareNothing lets calls of one key differ in all else: the first one's result is
+// that of all.
+func CompareNothing() CompareFunc { return CompareFunc{nothing: true} }
+
 // ResourceFrom names the resource from the first argument of the activity, which must
-// be exactly of type T. The name is shared by everything in the store, whatever
+// be exactly of type T. Everything that holds for the function of [KeyFrom] holds for
+// this one. The name is shared by everything in the store, whatever
 // activity or Temporal namespace uses it, as the rows are that it stands for: "batch/42".
 // 1 to 4096 bytes.
 func ResourceFrom[T any](fn func(in T) string) ResourceFunc { return ResourceFunc{from(fn)} }

@@ -12,6 +12,10 @@ import (
 
 func pay(context.Context, charge, int) error { return nil }
 
+func withoutInput() error { return nil }
+
+func withContextOnly(context.Context) error { return nil }
+
 func withoutContext(charge) error { return nil }
 
 func newWith(t *testing.T, edit func(*Options)) error {
@@ -43,6 +47,15 @@ func TestTypeMismatchIsCaughtAtConstruction(t *testing.T) {
 		"too many":                {withoutContext, Policy{Key: KeyFrom2(func(charge, int) any { return 1 })}, "takes 2 arguments, the activity 1"},
 		"resource of other type":  {pay, Policy{Resource: ResourceFrom(func(int) string { return "x" })}, "Guards[0] (pay).Resource: takes a int as argument 1"},
 		"resource of two":         {pay, Policy{Resource: ResourceFrom2(func(int, int) string { return "x" })}, "(pay).Resource: takes a int as argument 1"},
+		"compare of other type":   {pay, Policy{Scope: ScopeRun, Compare: CompareFrom(func(int) any { return "x" })}, "Guards[0] (pay).Compare: takes a int as argument 1"},
+		"compare of two":          {pay, Policy{Scope: ScopeRun, Compare: CompareFrom2(func(int, int) any { return "x" })}, "(pay).Compare: takes a int as argument 1"},
+		"compare nil":             {pay, Policy{Scope: ScopeRun, Compare: CompareFromArgs(nil)}, "Compare: was made from a nil function"},
+		"compare in execution":    {pay, Policy{Compare: CompareNothing()}, "Compare: does nothing under ScopeExecution"},
+		"compare in execution 2":  {"pay", Policy{Compare: CompareFrom(func(charge) any { return 1 })}, "Compare: does nothing under ScopeExecution"},
+		"N17 nothing to key":      {withoutInput, Policy{Scope: ScopeNamespace}, "Key: is missing: an activity without input"},
+		"N17 a context is none":   {withContextOnly, Policy{Scope: ScopeNamespace}, "Key: is missing: an activity without input"},
+		"N17 a constant":          {withoutInput, Policy{Scope: ScopeNamespace, Key: KeyFromArgs(func([]any) any { return "nightly" })}, ""},
+		"N17 a workflow's":        {withoutInput, Policy{Scope: ScopeWorkflow}, ""},
 		"nil function":            {pay, Policy{Key: KeyFrom[charge](nil)}, "Key: was made from a nil function"},
 		"nil function of two":     {pay, Policy{Key: KeyFrom2[charge, int](nil)}, "Key: was made from a nil function"},
 		"nil function of all":     {pay, Policy{Resource: ResourceFromArgs(nil)}, "Resource: was made from a nil function"},
@@ -92,14 +105,15 @@ func TestResourcesOfSeveralArguments(t *testing.T) {
 // error shows types and no values.
 func TestAKeyFunctionThatFails(t *testing.T) {
 	t.Parallel()
-	byOrder := Policy{Key: KeyFrom(func(c charge) any { return c.Order })}
+	byOrder := Policy{Scope: ScopeRun, Key: KeyFrom(func(c charge) any { return c.Order })}
 	for name, c := range map[string]struct {
 		policy Policy
 		args   []any
 		text   string
 	}{
-		"panics":          {Policy{Key: KeyFrom(func(charge) any { panic("secret") })}, []any{charge{Order: "secret"}}, "Policy.Key: it panicked"},
-		"index of all":    {Policy{Key: KeyFromArgs(func(a []any) any { return a[3] })}, []any{"secret"}, "Policy.Key: it panicked"},
+		"panics":          {Policy{Scope: ScopeRun, Key: KeyFrom(func(charge) any { panic("secret") })}, []any{charge{Order: "secret"}}, "Policy.Key: it panicked"},
+		"index of all":    {Policy{Scope: ScopeRun, Key: KeyFromArgs(func(a []any) any { return a[3] })}, []any{"secret"}, "Policy.Key: it panicked"},
+		"compare panics":  {Policy{Scope: ScopeRun, Key: KeyFromArgs(func([]any) any { return 1 }), Compare: CompareFrom(func(charge) any { panic("secret") })}, []any{charge{}}, "Policy.Compare: it panicked"},
 		"resource panics": {Policy{Resource: ResourceFrom(func(charge) string { panic("secret") })}, []any{charge{}}, "Policy.Resource: it panicked"},
 		"other type":      {byOrder, []any{"secret"}, "it takes a interceptor.charge as argument 1, the call has a string"},
 		"too few":         {byOrder, nil, "it takes 1 arguments, the call has 0"},

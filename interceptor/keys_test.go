@@ -79,8 +79,8 @@ func TestWithoutASafeKeyTheBodyDoesNotRun(t *testing.T) {
 	type opaque struct{ id string } //nolint:unused // that it shows nothing is the point
 	e := newEnv(t,
 		interceptor.For("by-ref", interceptor.Policy{Scope: interceptor.ScopeNamespace, Key: interceptor.KeyFrom(func(o order) any { return o.Ref })}),
-		interceptor.For("opaque", interceptor.Policy{}), interceptor.For("nan", interceptor.Policy{}),
-		interceptor.For("panics", interceptor.Policy{Key: interceptor.KeyFrom(func(o order) any { panic(o.Ref) })}))
+		interceptor.For("opaque", oncePerNamespace), interceptor.For("nan", interceptor.Policy{}),
+		interceptor.For("panics", interceptor.Policy{Scope: interceptor.ScopeRun, Key: interceptor.KeyFrom(func(o order) any { panic(o.Ref) })}))
 	var runs atomic.Int64
 	e.worker(func(w worker.Registry) {
 		w.RegisterActivityWithOptions(func(context.Context, order) error { runs.Add(1); return nil }, registerAs("by-ref"))

@@ -98,7 +98,7 @@ func errorFields(err error) []any {
 	}
 	for _, ours := range []error{
 		primitives.ErrUnavailable, primitives.ErrDenied, primitives.ErrCorrupt, primitives.ErrMismatch,
-		primitives.ErrPoisoned, primitives.ErrOutcomeUnknown, primitives.ErrResultUnavailable, primitives.ErrFailed,
+		primitives.ErrKeyChanged, primitives.ErrPoisoned, primitives.ErrOutcomeUnknown, primitives.ErrResultUnavailable, primitives.ErrFailed,
 	} {
 		if errors.Is(err, ours) {
 			return []any{"Error", err.Error()}

@@ -110,6 +110,7 @@ func beginning(e primitives.Event) string {
 		{primitives.ErrUnavailable, "unavailable"},
 		{primitives.ErrFailed, "failed_before"},
 		{primitives.ErrMismatch, "mismatch"},
+		{primitives.ErrKeyChanged, "key_changed"},
 		{primitives.ErrPoisoned, "poisoned"},
 		{primitives.ErrOutcomeUnknown, "outcome_unknown"},
 		{primitives.ErrResultUnavailable, "result_unavailable"},

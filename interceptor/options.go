@@ -56,10 +56,19 @@ type Options struct {
 // Policy says how one activity is guarded. The zero value works: each scheduled
 // activity is run to a result once, under a lease of its own.
 type Policy struct {
-	// Key picks what identifies an operation within Scope. Default: the whole input.
-	// If it picks a part, a call with the same key and other input fails as a
-	// mismatch. See [KeyFrom].
+	// Key picks what identifies an operation within Scope. Default: the whole input,
+	// in which a struct's field at its zero value counts as no field, so that a release
+	// may add one. Under ScopeExecution a call is itself: there Key serves local
+	// activities only, whose input could not be told apart without it. See [KeyFrom].
 	Key KeyFunc
+
+	// Compare picks what else must be equal, in all calls of one key by Key or
+	// [WithKey]: a call that differs there fails as a [TypeMismatch]. Default: the whole
+	// input, by the rules of Key, as far as it can be compared: what cannot is warned
+	// about once, and stops nothing. Volatile parts, such as a time stamp, need
+	// [CompareFrom] or [CompareNothing]. Not under ScopeExecution, and not stored
+	// anew: a record keeps the fingerprint of the call that made it.
+	Compare CompareFunc
 
 	// Scope says who shares the operation. Default: [ScopeExecution].
 	Scope Scope
@@ -82,7 +91,7 @@ type Policy struct {
 
 	// Retention is how long a result is kept for replays. It should not end before
 	// Temporal stops retrying, which is ScheduleToClose; a later attempt runs the body
-	// again, under a higher token. 10ms to 10 years; default Options.Retention, else
+	// again, under a higher token. LeaseTTL to 10 years; default Options.Retention, else
 	// 24h.
 	Retention time.Duration
 
@@ -157,8 +166,10 @@ type Scope int
 
 // The scopes. An activity that no workflow has started is its own run and workflow.
 const (
-	// ScopeExecution: this scheduled activity and its retries. The same call made
-	// twice by one workflow runs twice.
+	// ScopeExecution: this call and its retries. The same call made twice by one
+	// workflow runs twice, also under one ActivityID. Its input does not count, but for
+	// a local activity's, which its workflow may call with another after a workflow
+	// task has failed.
 	ScopeExecution Scope = iota
 	// ScopeRun: all calls of this run of the workflow.
 	ScopeRun
@@ -221,7 +232,20 @@ func (p Policy) check(fn reflect.Type) error {
 	if err := p.Key.check("Key", fn); err != nil {
 		return err
 	}
-	return p.Resource.check("Resource", fn)
+	if err := p.Compare.check("Compare", fn); err != nil {
+		return err
+	}
+	if err := p.Resource.check("Resource", fn); err != nil {
+		return err
+	}
+	switch {
+	case p.Scope == ScopeExecution && (p.Compare.set || p.Compare.nothing):
+		return &primitives.OptionError{Field: "Compare", Rule: "does nothing under ScopeExecution, where a call is compared with no other: set Scope"}
+	case p.Scope == ScopeNamespace && !p.Key.set && fn != nil && len(paramsOf(fn)) == 0:
+		return &primitives.OptionError{Field: "Key", Rule: "is missing: an activity without input is one operation for the whole namespace, " +
+			"for ever; if that is meant, return a constant from KeyFromArgs"}
+	}
+	return nil
 }
 
 const defaultMaxMemo = 2 << 20

@@ -1,6 +1,7 @@
 package interceptor
 
 import (
+	"fmt"
 	"reflect"
 	"runtime"
 	"strings"
@@ -20,6 +21,8 @@ type plan struct {
 	keepFor  time.Duration
 	observer observer
 	advise   sync.Once
+
+	unchecked sync.Once // the warning of calls whose input cannot be compared
 }
 
 func (k *Interceptor) add(g Guard, o Options) error {
@@ -45,6 +48,10 @@ func (k *Interceptor) add(g Guard, o Options) error {
 		return err
 	}
 	p.guard, p.leaseTTL, p.keepFor = guard, guard.Options().LeaseTTL, guard.Options().Retention
+	if p.keepFor < p.leaseTTL {
+		return &primitives.OptionError{Field: "Retention", Rule: fmt.Sprintf("%s is below LeaseTTL, %s: a result would be forgotten "+
+			"before others even look again", p.keepFor, p.leaseTTL)}
+	}
 	if g.dynamic {
 		k.dynamic = p
 	} else {

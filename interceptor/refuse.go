@@ -34,6 +34,10 @@ const (
 	TypeKeyError = "fencekit.KeyError"
 	// TypeMismatch: the key was used before, with other input. Not retryable.
 	TypeMismatch = "fencekit.Mismatch"
+	// TypeKeyChanged: an older attempt of this very call still holds the lease, under
+	// another key: the policy has changed between two releases. Not retryable, because
+	// a retry would be a second run beside or after the first.
+	TypeKeyChanged = "fencekit.KeyChanged"
 	// TypePoisoned: taken over from crashed workers too often. Not retryable.
 	TypePoisoned = "fencekit.Poisoned"
 	// TypeOutcomeUnknown: interrupted, under Policy.AtMostOnce. Not retryable until an
@@ -68,6 +72,7 @@ func (c *call) refused(key primitives.Key, err error) error {
 		busy     *primitives.BusyError
 		failed   *primitives.FailedError
 		mismatch *primitives.MismatchError
+		changed  *primitives.KeyChangedError
 		poisoned *primitives.PoisonedError
 		unknown  *primitives.OutcomeUnknownError
 		kept     *primitives.ResultUnavailableError
@@ -84,7 +89,10 @@ func (c *call) refused(key primitives.Key, err error) error {
 		return c.later(TypeUnavailable, fmt.Sprintf("fencekit: the lease for key %s had run out before it arrived", key),
 			c.backoff(), fence.ErrLeaseLost)
 	case errors.As(err, &mismatch):
-		return never(TypeMismatch, primitives.ErrMismatch, mismatch)
+		return never(TypeMismatch, primitives.ErrMismatch, fmt.Errorf("%w; a part of the input may differ from call to call (see Policy.Compare), "+
+			"or the input's shape may have changed between releases: a field was removed, renamed or is filled now", mismatch))
+	case errors.As(err, &changed):
+		return never(TypeKeyChanged, primitives.ErrKeyChanged, fmt.Errorf("%w; Policy.Key, Scope or Resource may have changed between releases", changed))
 	case errors.As(err, &poisoned):
 		return never(TypePoisoned, primitives.ErrPoisoned, poisoned)
 	case errors.As(err, &unknown):

@@ -57,7 +57,7 @@ func (u Undone) IdempotencyKey(name string) (string, error) { return idempotency
 // Arguments without a safe key are a *primitives.KeyError. Other errors are those of
 // primitives.Store.Status.
 func Undo(ctx context.Context, activity any, args ...any) (Undone, error) {
-	return undo(ctx, activity, args, func(context.Context) (string, bool, error) { return "", false, nil })
+	return undo(ctx, activity, args, "")
 }
 
 // UndoKey is [Undo] of a call whose key the workflow has set by [WithKey].
@@ -66,84 +66,94 @@ func UndoKey(ctx context.Context, activity any, key string, args ...any) (Undone
 	if err != nil {
 		return Undone{}, err
 	}
-	return undo(ctx, activity, args, func(context.Context) (string, bool, error) { return k.String(), true, nil })
+	return undo(ctx, activity, args, k.String())
 }
 
-func undo(ctx context.Context, activity any, args []any, explicit explicitKey) (Undone, error) {
+func undo(ctx context.Context, activity any, args []any, explicit string) (Undone, error) {
 	c := callFrom(ctx)
 	if c == nil {
 		return Undone{}, &primitives.OptionError{Field: "ctx", Rule: "is not that of a guarded activity"}
 	}
-	t, err := c.other(ctx, activity)
+	name, err := activityName(activity)
 	if err != nil {
 		return Undone{}, err
 	}
-	t.explicit = explicit
-	if args, err = t.asDecoded(activity, args); err != nil {
+	p, err := c.undoable(name)
+	if err != nil {
 		return Undone{}, err
 	}
-	op, err := t.op(ctx, args)
+	if args, err = c.asDecoded(name, p, activity, args); err != nil {
+		return Undone{}, err
+	}
+	op, err := c.other(name, p, args, explicit)
 	if err != nil {
 		return Undone{}, err
 	}
 	if c.attempt.Token.Valid() && op.Resource != c.attempt.Token.Resource {
 		return Undone{}, &primitives.OptionError{Field: "Policy.Resource", Rule: fmt.Sprintf(
-			"of %s and that of %s differ for these calls: a call is undone under its own resource", t.info.ActivityType.Name, c.info.ActivityType.Name)}
+			"of %s and that of %s differ for these calls: a call is undone under its own resource", name, c.info.ActivityType.Name)}
 	}
 	key, err := c.attempt.Undo(ctx, op)
 	return Undone{key}, err
 }
 
-// other is a call of another activity beside this one, in the same workflow and run.
-func (c *call) other(ctx context.Context, of any) (*call, error) {
-	name, err := activityName(of)
-	if err != nil {
-		return nil, err
+// undoable is the plan of an activity whose calls this one can undo.
+func (c *call) undoable(name string) (*plan, error) {
+	p := c.kit.plans[name]
+	if p == nil {
+		p = c.kit.dynamic
 	}
-	info := c.info
-	info.ActivityType.Name = name
-	plan := c.kit.plans[name]
-	if plan == nil {
-		plan = c.kit.dynamic
-	}
-	if plan == nil {
+	if p == nil {
 		return nil, &primitives.OptionError{Field: "activity", Rule: fmt.Sprintf("%s is not guarded by this interceptor: there is nothing to undo", name)}
 	}
-	standalone := info.WorkflowExecution.ID == ""
 	for _, rule := range []struct {
 		broken      bool
 		field, rule string
 	}{
 		{c.plan.Scope != ScopeExecution, "Policy.Scope", fmt.Sprintf(
 			"of the compensation %s is %s: its next call would be a replay of this one", c.info.ActivityType.Name, c.plan.Scope)},
-		{plan.Scope == ScopeExecution, "Policy.Scope", fmt.Sprintf("of %s is execution: each call runs, so there is nothing to undo", name)},
-		{plan.FailOpen, "Policy.FailOpen", fmt.Sprintf("of %s is set: a body that runs unguarded does not know what was undone", name)},
-		{standalone && plan.Scope != ScopeNamespace, "Policy.Scope", fmt.Sprintf(
-			"of %s is %s, and the compensation is part of no workflow", name, plan.Scope)},
+		{p.Scope == ScopeExecution, "Policy.Scope", fmt.Sprintf("of %s is execution: each call runs, so there is nothing to undo", name)},
+		{p.FailOpen, "Policy.FailOpen", fmt.Sprintf("of %s is set: a body that runs unguarded does not know what was undone", name)},
+		{c.info.WorkflowExecution.ID == "" && p.Scope != ScopeNamespace, "Policy.Scope", fmt.Sprintf(
+			"of %s is %s, and the compensation is part of no workflow", name, p.Scope)},
 	} {
 		if rule.broken {
 			return nil, &primitives.OptionError{Field: rule.field, Rule: rule.rule}
 		}
 	}
-	return newCall(ctx, c.kit, plan, info), nil
+	return p, nil
+}
+
+// other is what a call of another activity, in the same workflow and run, asks for.
+func (c *call) other(name string, p *plan, args []any, explicit string) (op primitives.Op, err error) {
+	t, err := p.take(args, explicit)
+	if err != nil {
+		return op, err
+	}
+	id := identity{Namespace: c.info.Namespace, Type: name,
+		Workflow: c.info.WorkflowExecution.ID, Run: c.info.WorkflowExecution.RunID}
+	op.Resource = string(t.Resource)
+	op.Key, err = id.within(p.Scope, t.Key).key()
+	return op, err
 }
 
 // asDecoded are the arguments as a worker gives them to the activity, from which the key
 // of the call was made.
-func (c *call) asDecoded(of any, args []any) ([]any, error) {
-	types := c.plan.params
-	if t := reflect.TypeOf(of); t.Kind() == reflect.Func {
+func (c *call) asDecoded(name string, p *plan, activity any, args []any) ([]any, error) {
+	types := p.params
+	if t := reflect.TypeOf(activity); t.Kind() == reflect.Func {
 		types = paramsOf(t)
 	}
-	dynamic := c.plan == c.kit.dynamic
-	if types == nil && !dynamic { // known to the worker only
+	dynamic := p == c.kit.dynamic
+	switch {
+	case dynamic:
+	case types == nil: // known to the worker only
 		if i := slices.Index(args, nil); i >= 0 {
 			return nil, &primitives.OptionError{Field: "args", Rule: fmt.Sprintf(
-				"have a nil as argument %d, whose type is not known: name %s by its function", i+1, c.info.ActivityType.Name)}
+				"have a nil as argument %d, whose type is not known: name %s by its function", i+1, name)}
 		}
 		return args, nil
-	}
-	if !dynamic {
+	default:
 		if err := fits(types, args); err != nil {
 			return nil, err
 		}

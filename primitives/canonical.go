@@ -44,7 +44,12 @@ var encoding = json.JoinOptions(
 
 // digestOf hashes frame and the canonical JSON of payload. Frames are such that
 // none is a prefix of another, so the whole is injective.
-func digestOf(frame []byte, payload any, need emptiness) (sum [32]byte, err error) {
+func digestOf(frame []byte, payload any, need emptiness) ([32]byte, error) {
+	return digestText(frame, func(t *boundedText) error { return t.canonicalize(payload, need) })
+}
+
+// digestText hashes frame and the text that write has written.
+func digestText(frame []byte, write func(*boundedText) error) (sum [32]byte, err error) {
 	text := texts.Get().(*boundedText) //nolint:errcheck // the pool holds nothing else
 	text.b = text.b[:0]
 	defer func() {
@@ -55,7 +60,7 @@ func digestOf(frame []byte, payload any, need emptiness) (sum [32]byte, err erro
 			texts.Put(text)
 		}
 	}()
-	if err := text.canonicalize(payload, need); err != nil {
+	if err := write(text); err != nil {
 		return sum, err
 	}
 	h := sha256.New()
@@ -74,19 +79,25 @@ func (t *boundedText) canonicalize(payload any, need emptiness) error {
 	if err := json.MarshalWrite(t, payload, encoding); err != nil {
 		return encodingError(err)
 	}
-	hasContent, fault := scanText(t.b, lossyNumber)
-	if fault != nil {
-		return fault
-	}
-	if need == needContent && !hasContent {
+	content, err := t.normalize()
+	if err == nil && need == needContent && !content {
 		return &KeyError{Reason: "the payload is empty: it identifies nothing"}
+	}
+	return err
+}
+
+// normalize makes the JSON in t canonical, and reports whether it identifies anything.
+func (t *boundedText) normalize() (content bool, err error) {
+	content, fault := scanText(t.b, lossyNumber)
+	if fault != nil {
+		return false, fault
 	}
 	value := jsontext.Value(t.b)
 	if err := value.Canonicalize(jsontext.CanonicalizeRawInts(false)); err != nil {
-		return encodingError(err)
+		return false, encodingError(err)
 	}
 	t.b = value
-	return nil
+	return content, nil
 }
 
 func (t *boundedText) Write(p []byte) (int, error) {

@@ -2,7 +2,6 @@ package primitives
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -204,8 +203,8 @@ func (g *Guard) ParseClaim(text []byte) (*Claim, error) {
 		return nil, &OptionError{"text", "is not a claim: nonce, resource or token is missing"}
 	}
 	var err error
-	if op.Fingerprint, err = parseFingerprint(t.Fingerprint); err != nil {
-		return nil, err
+	if op.Fingerprint, err = ParseFingerprint(t.Fingerprint); err != nil {
+		return nil, &OptionError{"text", "is not a claim: its fingerprint is malformed"}
 	}
 	if err := op.check(); err != nil {
 		return nil, err
@@ -214,16 +213,4 @@ func (g *Guard) ParseClaim(text []byte) (*Claim, error) {
 	c.nonce, c.undoes = t.Nonce, undoes{keys: t.Undoes}
 	c.granted(t.Token, time.Time{})
 	return c, nil
-}
-
-func parseFingerprint(text string) (f Fingerprint, err error) {
-	if text == "" {
-		return f, nil
-	}
-	b, err := hex.DecodeString(text)
-	if err != nil || len(b) != len(f.digest) {
-		return f, &OptionError{"text", "is not a claim: its fingerprint is malformed"}
-	}
-	copy(f.digest[:], b)
-	return f, nil
 }

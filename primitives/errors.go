@@ -38,6 +38,10 @@ var (
 	// ErrOutcomeUnknown: an at-most-once operation was interrupted, and nobody knows
 	// whether it took effect. An operator must resolve or forget its record.
 	ErrOutcomeUnknown = errors.New("fencekit: outcome unknown")
+	// ErrKeyChanged: an older attempt of the same execution still holds the lease under
+	// another key, so that this one would be a second run and not its successor. A
+	// retry fails the same way until that lease ends.
+	ErrKeyChanged = errors.New("fencekit: same execution, other key")
 	// ErrFailed: the operation failed for good, and the failure was memoised.
 	ErrFailed = errors.New("fencekit: memoised failure")
 	// ErrChanged: the state is not what the caller of an operator call saw. Look
@@ -232,6 +236,21 @@ func (e *OutcomeUnknownError) Error() string {
 
 // Is matches [ErrOutcomeUnknown].
 func (e *OutcomeUnknownError) Is(target error) bool { return target == ErrOutcomeUnknown }
+
+// KeyChangedError names both sides of an execution whose attempts have different keys.
+// It matches [ErrKeyChanged].
+type KeyChangedError struct {
+	Key    Key    // of this attempt
+	Holder string // who holds the lease under the other key
+}
+
+// Error names key and holder.
+func (e *KeyChangedError) Error() string {
+	return fmt.Sprintf("fencekit: key %s: %q holds the lease for an older attempt of the same execution, under another key", e.Key, e.Holder)
+}
+
+// Is matches [ErrKeyChanged].
+func (e *KeyChangedError) Is(target error) bool { return target == ErrKeyChanged }
 
 // FailedError carries the memo of a failure that was memoised. It matches
 // [ErrFailed].

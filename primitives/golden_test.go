@@ -112,7 +112,7 @@ func TestLayoutIsThatOfFormatV1(t *testing.T) {
 		got := today[name]
 		require.ElementsMatch(t, slices.Collect(maps.Keys(want.Hash)), slices.Collect(maps.Keys(got.Hash)), name)
 		require.Len(t, got.String, len(want.String), name)
-		for _, field := range []string{"state", "fp", "exec", "order", "holder", "takeovers", "once", "memo", "size", "limit", "how"} {
+		for _, field := range []string{"state", "fp", "exec", "order", "op", "holder", "takeovers", "once", "memo", "size", "limit", "how"} {
 			require.Equal(t, want.Hash[field], got.Hash[field], "%s: %s", name, field)
 		}
 	}

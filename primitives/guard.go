@@ -179,7 +179,9 @@ type Op struct {
 
 // Execution identifies the attempts of one unit of work, such as one scheduled
 // Temporal activity. A newer attempt takes the lease over from an older one at
-// once, because whoever started it has given the older one up.
+// once, because whoever started it has given the older one up. All attempts have the
+// same key: one that comes under another while an older one holds the lease is a
+// [*KeyChangedError].
 type Execution struct {
 	ID      string    // "" if the caller is not part of any
 	Started time.Time // when this attempt started, by the clock of whoever starts them
@@ -225,6 +227,9 @@ func (op Op) check() error {
 	if op.Patience < 0 {
 		return &OptionError{"Patience", fmt.Sprintf("%s is negative", op.Patience)}
 	}
+	if err := op.Fingerprint.check(); err != nil {
+		return err
+	}
 	if err := checkFloor("Floor", op.Floor); err != nil {
 		return err
 	}
@@ -262,7 +267,7 @@ type Start struct {
 // keep it alive meanwhile with Keep. [Guard.Do] does all that.
 //
 // Errors that say the body must not run: [ErrBusy], [ErrMismatch], [ErrFailed],
-// [ErrResultUnavailable], [ErrPoisoned], [ErrOutcomeUnknown], [ErrUnavailable],
+// [ErrResultUnavailable], [ErrPoisoned], [ErrOutcomeUnknown], [ErrKeyChanged], [ErrUnavailable],
 // [ErrDenied], [ErrCorrupt], [ErrInvalid], [fence.ErrLeaseLost] if the grant had run
 // out before it arrived, and the cause of ctx.
 func (g *Guard) Begin(ctx context.Context, op Op) (Start, error) {
@@ -363,6 +368,8 @@ func (c *Claim) refusal(r reply, f *reader, p *place) error {
 		err = &MismatchError{Key: c.key, Asked: c.fp(), Stored: f.text(), Holder: f.text()}
 	case "poisoned":
 		err = &PoisonedError{Key: c.key, Takeovers: f.count(), Holder: f.text()}
+	case "changed":
+		err = &KeyChangedError{Key: c.key, Holder: f.text()}
 	case "unknown":
 		err = &OutcomeUnknownError{Key: c.key, Holder: f.text(), Began: f.time()}
 	default:

@@ -162,6 +162,81 @@ func TestOnlyANewerAttemptTakesOver(t *testing.T) {
 	}
 }
 
+// N02, N03: attempts of one execution succeed each other on one record. Under another
+// key of the resource the newer one is refused for good, whatever the policy of either,
+// and in line too; it is let in when the lease has ended.
+func TestAnAttemptUnderAnotherKeyIsNoSuccessor(t *testing.T) {
+	behaviour(t, func(e *env) {
+		first, second := e.op(), e.op()
+		first.Resource, second.Resource, first.Holder = "r", "r", "old"
+		for _, opts := range []GuardOptions{{}, {NoTakeover: true}, {AtMostOnce: true}, {Wait: time.Minute}} {
+			old := e.claim(e.guard(GuardOptions{NoTakeover: opts.NoTakeover}), attempt(first, "x", 100, 1))
+			_, err := e.guard(opts).Begin(e.ctx(), attempt(second, "x", 100, 2))
+			var changed *KeyChangedError
+			require.ErrorAs(e, err, &changed)
+			require.ErrorIs(e, err, ErrKeyChanged)
+			require.Equal(e, KeyChangedError{Key: second.Key, Holder: "old"}, *changed)
+			require.NotContains(e, err.Error(), `"r"`)
+			require.Equal(e, Absent, e.status(second).State)
+			_, err = e.guard(GuardOptions{}).Begin(e.ctx(), attempt(second, "x", 100, 1))
+			require.ErrorIs(e, err, ErrBusy, "not newer")
+			require.NoError(e, old.Abort(e.ctx()))
+		}
+		require.NoError(e, e.claim(e.guard(GuardOptions{}), attempt(second, "x", 100, 2)).Complete(e.ctx(), nil))
+	})
+}
+
+// A lease that was handed to a waiter remembers its record too.
+func TestALeaseThatWasHandedOnRemembersItsRecord(t *testing.T) {
+	behaviour(t, func(e *env) {
+		first, second := e.op(), e.op()
+		first.Resource, second.Resource = "r", "r"
+		old := e.claim(e.guard(GuardOptions{}), first)
+		got := make(chan error, 1)
+		var waiter Start
+		go func() {
+			var err error
+			waiter, err = e.guard(GuardOptions{Wait: time.Minute}).Begin(e.ctx(), attempt(second, "x", 100, 1))
+			got <- err
+		}()
+		eventually(e, "the waiter is in line", func() bool { return e.waiters("r") == 1 })
+		require.NoError(e, old.Complete(e.ctx(), nil))
+		require.NoError(e, <-got)
+		s, err := e.guard(GuardOptions{}).Begin(e.ctx(), attempt(second, "x", 100, 2))
+		require.NoError(e, err)
+		require.Equal(e, TakenOver, s.Outcome)
+		require.ErrorIs(e, waiter.Claim.Complete(e.ctx(), nil), ErrSuperseded)
+	})
+}
+
+// Fingerprints of different kinds are not compared; those of one kind are.
+func TestFingerprintsOfOtherKindsAreNotCompared(t *testing.T) {
+	behaviour(t, func(e *env) {
+		op := e.op()
+		op.Fingerprint = e.fingerprint("in").Of("whole")
+		require.NoError(e, e.claim(e.guard(GuardOptions{}), op).Complete(e.ctx(), []byte("memo")))
+		for _, c := range []struct {
+			f        Fingerprint
+			mismatch bool
+		}{
+			{e.fingerprint("in").Of("whole"), false}, {e.fingerprint("other").Of("whole"), true},
+			{e.fingerprint("other").Of("picked"), false}, {e.fingerprint("other"), false}, {Fingerprint{}, false},
+		} {
+			op.Fingerprint = c.f
+			s, err := e.guard(GuardOptions{}).Begin(e.ctx(), op)
+			_, resultErr := e.store.Result(e.ctx(), op)
+			if c.mismatch {
+				require.ErrorIs(e, err, ErrMismatch)
+				require.ErrorIs(e, resultErr, ErrMismatch)
+				continue
+			}
+			require.NoError(e, err)
+			require.NoError(e, resultErr)
+			require.Equal(e, "memo", string(s.Memo))
+		}
+	})
+}
+
 // Two attempts without an execution are strangers, not attempts of one ("" is none).
 func TestNoExecutionNeverTakesOver(t *testing.T) {
 	behaviour(t, func(e *env) {

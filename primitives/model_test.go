@@ -112,6 +112,9 @@ func (s *machine) Begin(t *rapid.T) {
 	case holder != nil && (exec == "" || exec != holder.exec || n <= holder.attempt):
 		require.Equal(t, holder.claim.Token().Value, busyWith(t, err, "").Token)
 		return
+	case holder != nil && holder.op != i:
+		require.ErrorIs(t, err, ErrKeyChanged)
+		return
 	case holder != nil:
 		want = TakenOver
 	case before != nil:

@@ -230,8 +230,10 @@ func TestAtMostOnceKeepsItsLeaseAndGivesItUp(t *testing.T) {
 		first, second := e.op(), e.op()
 		first.Resource, second.Resource = "r", "r"
 		e.claim(once, attempt(first, "execution", 1, 1))
-		_, err := plain.Begin(e.ctx(), attempt(second, "execution", 2, 1))
+		_, err := plain.Begin(e.ctx(), attempt(second, "another", 2, 1))
 		require.ErrorIs(e, err, ErrBusy)
+		_, err = plain.Begin(e.ctx(), attempt(second, "execution", 2, 1))
+		require.ErrorIs(e, err, ErrKeyChanged)
 		e.expire("r")
 
 		op := e.op()

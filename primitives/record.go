@@ -211,7 +211,7 @@ func (r Record) busy(op Op) error {
 // mismatch is the error for a record that was made from other input than op.
 func (r Record) mismatch(op Op) error {
 	asked := op.Fingerprint.String()
-	if op.Fingerprint.IsZero() || r.fp == "" || r.fp == asked {
+	if op.Fingerprint.IsZero() || r.fp == "" || r.fp == asked || kindOf(r.fp) != op.Fingerprint.kind {
 		return nil
 	}
 	return &MismatchError{Key: op.Key, Stored: r.fp, Asked: asked, Holder: r.Holder}

@@ -13,7 +13,7 @@ type Call struct {
 	fn    any
 	args  []any
 	id    identity
-	local bool
+	local *localCall // nil if it is regular
 
 	resource string // of an earlier delivery; empty if unknown
 	watched  bool   // look for goroutines that outlive the body
@@ -35,7 +35,7 @@ func (k *Kit) Execute(fn any, args ...any) *Run {
 // Local makes it a local activity.
 func (c *Call) Local() *Call {
 	l := *c
-	l.local = true
+	l.local = &localCall{}
 	return &l
 }
 

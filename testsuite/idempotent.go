@@ -10,11 +10,20 @@ import (
 // process dies, as by [Call.CrashAt]; the activity is redelivered until it ends well,
 // and the state is compared with that of one undisturbed run.
 //
+// What the policy takes from the input (Key, Compare, Resource) is taken once more under a
+// clock that is years away: a function that looks at a clock, rounded or not, is found.
+// This needs t, or that of the kit, to be a *testing.T or a suite of testify.
+//
 // An activity of n steps is run 2n+4 times. Proof.Rivals and Same are not looked
 // at.
 func ProveIdempotent(t T, k *Kit, p Proof) Report {
 	t.Helper()
-	return prove(t, k, p, "ProveIdempotent", (*prover).idempotent)
+	return prove(t, k, p, "ProveIdempotent", func(pr *prover) *finding {
+		if f := pr.timeless(t); f != nil {
+			return f
+		}
+		return pr.idempotent()
+	})
 }
 
 func (pr *prover) idempotent() *finding {

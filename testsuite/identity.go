@@ -16,14 +16,14 @@ import (
 type identity struct {
 	workflow, run, activity string
 	attempt                 int32
-	started                 time.Time
+	scheduled, started      time.Time
 }
 
 func (k *Kit) newIdentity() identity {
 	n := k.environments.Add(1)
 	return identity{
 		workflow: fmt.Sprintf("%s-workflow-%d", k.prefix, n), run: fmt.Sprintf("%s-run-%d", k.prefix, n),
-		activity: "1", attempt: 1, started: k.started,
+		activity: "1", attempt: 1, scheduled: k.started, started: k.started,
 	}
 }
 
@@ -31,7 +31,7 @@ func (k *Kit) newIdentity() identity {
 func (id identity) apply(info activity.Info) activity.Info {
 	info.WorkflowExecution = workflow.Execution{ID: id.workflow, RunID: id.run}
 	info.ActivityID, info.Attempt = id.activity, id.attempt
-	info.StartedTime = id.started
+	info.ScheduledTime, info.StartedTime = id.scheduled, id.started
 	return info
 }
 

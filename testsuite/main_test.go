@@ -103,6 +103,7 @@ func resetTables(ctx context.Context, pool *pgxpool.Pool) error {
 
 // fakeT is a test that may fail.
 type fakeT struct {
+	real    *testing.T // nil if there is none
 	mu      sync.Mutex
 	text    string
 	failed  bool
@@ -111,6 +112,7 @@ type fakeT struct {
 }
 
 func (f *fakeT) Helper()           {}
+func (f *fakeT) T() *testing.T     { return f.real }
 func (f *fakeT) Cleanup(fn func()) { f.cleanup = append(f.cleanup, fn) }
 
 func (f *fakeT) Errorf(format string, args ...any) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -40,6 +41,15 @@ func business(*shop) interceptor.Policy {
 	p := policy()
 	p.Scope = interceptor.ScopeNamespace
 	return p
+}
+
+// clocked has a key that is another one in each period of time.
+func clocked(period time.Duration) func(*shop) interceptor.Policy {
+	return func(s *shop) interceptor.Policy {
+		p := business(s)
+		p.Key = interceptor.KeyFrom(func(o order) any { return []any{o.Account, time.Now().Truncate(period).Unix()} })
+		return p
+	}
 }
 
 func cents(price float64) int64 { return int64(math.Round(price * 100)) }
@@ -103,12 +113,12 @@ func TestPlantedBugs(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			db := database(t)
-			f := tried(func(f *fakeT) { p.run(f, db, 0) })
+			f := tried(func(f *fakeT) { f.real = t; p.run(f, db, 0) })
 			requireFails(t, f, p.cause)
 			t.Log(firstLines(f.text))
 			db = database(t)
 			var report testsuite.Report
-			f = tried(func(f *fakeT) { report = p.run(f, db, 1) })
+			f = tried(func(f *fakeT) { f.real = t; report = p.run(f, db, 1) })
 			requirePasses(t, f)
 			require.Positive(t, report.Steps)
 			t.Logf("its twin: %+v", report)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -190,6 +191,35 @@ var plants = []plant{
 			}
 		},
 		right: settled,
+	},
+	{
+		name: "N14 rounded clock in the key", cause: "functions of the input alone", prove: testsuite.ProveIdempotent,
+		policies: [2]func(*shop) interceptor.Policy{clocked(time.Minute), business},
+		faulty:   settled, right: settled,
+	},
+	{
+		name: "N14 the year in the key", cause: "functions of the input alone", prove: testsuite.ProveIdempotent,
+		policies: [2]func(*shop) interceptor.Policy{clocked(365 * 24 * time.Hour), business},
+		faulty:   settled, right: settled,
+	},
+	{
+		name: "N14 a clock in the resource", cause: "functions of the input alone", prove: testsuite.ProveIdempotent,
+		policies: [2]func(*shop) interceptor.Policy{func(s *shop) interceptor.Policy {
+			p := policy()
+			p.Resource = interceptor.ResourceFrom(func(o order) string { return time.Now().Format(time.DateOnly) })
+			return p
+		}, business},
+		faulty: settled, right: settled,
+	},
+	{
+		name: "N14 a clock in what is compared", cause: "functions of the input alone", prove: testsuite.ProveIdempotent,
+		policies: [2]func(*shop) interceptor.Policy{func(s *shop) interceptor.Policy {
+			p := business(s)
+			p.Key = interceptor.KeyFrom(func(o order) any { return o.Account })
+			p.Compare = interceptor.CompareFrom(func(o order) any { return time.Now().Year() })
+			return p
+		}, business},
+		faulty: settled, right: settled,
 	},
 	{
 		name: "float in key", cause: "key too fine",

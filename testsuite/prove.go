@@ -162,12 +162,13 @@ func (pr *prover) reset() *finding {
 }
 
 // call prepares a new call of the activity.
-func (pr *prover) call() *Call {
-	args := pr.proof.Args
-	if pr.proof.Input != nil {
-		args = append([]any{pr.proof.Input}, args...)
+func (pr *prover) call() *Call { return pr.count(pr.kit.Call(pr.proof.Activity, pr.args()...)) }
+
+func (pr *prover) args() []any {
+	if pr.proof.Input == nil {
+		return pr.proof.Args
 	}
-	return pr.count(pr.kit.Call(pr.proof.Activity, args...))
+	return append([]any{pr.proof.Input}, pr.proof.Args...)
 }
 
 func (pr *prover) callWith(input any) *Call {

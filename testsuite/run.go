@@ -101,8 +101,14 @@ func (r *Run) execute(ctx context.Context) {
 		env.RegisterActivityWithOptions(r.call.fn, registerAnew())
 	}
 	run := env.ExecuteActivity
-	if r.call.local {
+	if r.call.local != nil {
 		run = env.ExecuteLocalActivity
+		header, err := r.call.local.header(r.kit, r.call.fn, r.call.args)
+		if err != nil {
+			r.finish(nil, err)
+			return
+		}
+		env.SetHeader(header)
 	}
 	r.finish(run(r.call.fn, r.call.args...))
 }

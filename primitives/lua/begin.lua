@@ -15,6 +15,7 @@
 --         {'mismatch', fingerprint of the record, holder}
 --         {'poisoned', takeovers, holder}
 --         {'unknown', holder, began ms}
+--         {'changed', holder}  an older attempt of the execution holds the lease for another record
 --         {'lost'}         the caller has given it up meanwhile
 --         {'unregistered', replication id, the id that it follows}  nothing was granted
 --         {'corrupt', key, reason}
@@ -76,6 +77,7 @@ if not lease then
 end
 if lease and lease.nonce ~= nonce then
   local newer = exec ~= '' and lease.exec == exec and order > lease.order
+  if newer and lease.op ~= digest_of(KEYS[5]) then return refuse({'changed', lease.holder}) end
   if not newer or lease.fixed or who.fixed == '1' then return busy_reply(time, lease, who) end
   how = 'takeover'
   if lease.token > floor then floor = lease.token end

@@ -62,7 +62,7 @@ local function hand_on(time, epochs, floor, token_ttl, done)
   local claim = math.min(CLAIM, tonumber(entry.ttl))
   if not is_token(floor) or entry.floor > floor then floor = entry.floor end
   local token = grant(time, {nonce = nonce, ttl = decimal(claim), exec = entry.exec,
-    order = entry.order, holder = entry.holder, fixed = entry.fixed}, epochs, floor, token_ttl)
+    order = entry.order, op = entry.op, holder = entry.holder, fixed = entry.fixed}, epochs, floor, token_ttl)
   if not token then return end
   redis.call('PUBLISH', entry.channel, 'granted ' .. nonce)
   local behind, next_entry = first_waiter(at)

@@ -20,12 +20,12 @@ local function read_hash(key, ...)
 end
 
 local function read_lease(key)
-  local v, left, bad = read_hash(key, 'nonce', 'token', 'exec', 'order', 'holder', 'since', 'fixed')
+  local v, left, bad = read_hash(key, 'nonce', 'token', 'exec', 'order', 'holder', 'since', 'fixed', 'op')
   if not v then return nil, bad end
   if not is_token(v[2]) then return nil, corrupt(key, 'its token is malformed') end
   if not is_count(v[6] or '') then return nil, corrupt(key, 'its time is malformed') end
   return {left = left, nonce = v[1], token = v[2], exec = v[3] or '', order = v[4] or '',
-    holder = v[5] or '', since = v[6], fixed = v[7] == '1'}
+    holder = v[5] or '', since = v[6], fixed = v[7] == '1', op = v[8] or ''}
 end
 
 -- read_record: everything but the memo, which may be large. Its token is empty if
@@ -79,6 +79,9 @@ local function finished_reply(key, record)
   return limit_or_bad
 end
 
+-- mismatched: both fingerprints are there, and of one kind, and differ. A fingerprint is
+-- 'digest' or 'kind:digest'.
 local function mismatched(record, fp)
-  return fp ~= '' and record.fp ~= '' and record.fp ~= fp
+  if fp == '' or record.fp == '' or record.fp == fp then return false end
+  return string.match(fp, '^%l+:') == string.match(record.fp, '^%l+:')
 end
