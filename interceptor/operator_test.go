@@ -112,7 +112,7 @@ func TestOperatorsLeaveACallWhatItIs(t *testing.T) {
 					first := s.next()
 					o.act(e, run, first)
 					if timeout == forever {
-						err := error(temporal.NewApplicationError("not yet", "NotYet"))
+						err := temporal.NewApplicationError("not yet", "NotYet")
 						if o.heard {
 							eventually(t, "the body to hear of it", func() bool { activity.RecordHeartbeat(first.ctx); return first.ctx.Err() != nil })
 							err = context.Cause(first.ctx)

@@ -85,16 +85,9 @@ func TestAMessageWithoutItsTypeHasOneKey(t *testing.T) {
 	for _, name := range []string{"raw", "anything"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, scope := range []interceptor.Scope{interceptor.ScopeWorkflow, interceptor.ScopeNamespace} {
-				args := repeat(any(withMap("x")), 12)
-				errs, runs := unread(t, name, interceptor.Policy{Scope: scope}, append(args, withMap("y"))...)
-				require.Equal(t, make([]error, 13), errs)
-				if scope == interceptor.ScopeNamespace {
-					require.Equal(t, 2, runs, "one for each input")
-				} else {
-					require.Equal(t, 13, runs, "every workflow has its own")
-				}
-			}
+			errs, runs := unread(t, name, oncePerNamespace, append(repeat(any(withMap("x")), 12), withMap("y"))...)
+			require.Equal(t, make([]error, 13), errs)
+			require.Equal(t, 2, runs, "one for each input")
 		})
 	}
 }

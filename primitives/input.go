@@ -225,8 +225,16 @@ func isZero(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Slice, reflect.Map, reflect.String:
 		return v.Len() == 0
+	case reflect.Float32, reflect.Float64: // -0, too
+		return v.Float() == 0
+	}
+	if hasOwnForm(v.Type()) { // zero may have several forms in Go, and has one text
+		zero := zeroText(v.Type())
+		return zero != "" && ownText(v) == zero
+	}
+	switch v.Kind() {
 	case reflect.Struct:
-		return !hasOwnForm(v.Type()) && showsNothing(v)
+		return showsNothing(v)
 	case reflect.Array:
 		for i := range v.Len() {
 			if !isZero(v.Index(i)) {
@@ -236,6 +244,32 @@ func isZero(v reflect.Value) bool {
 		return true
 	}
 	return false
+}
+
+var zeroTexts sync.Map // reflect.Type to string
+
+// zeroText is what the zero value of a type with a form of its own is written as; "" if
+// its methods fail.
+func zeroText(t reflect.Type) string {
+	if text, ok := zeroTexts.Load(t); ok {
+		return text.(string) //nolint:errcheck // the map holds nothing else
+	}
+	text := ownText(reflect.Zero(t))
+	zeroTexts.Store(t, text)
+	return text
+}
+
+func ownText(v reflect.Value) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = ""
+		}
+	}()
+	b, err := json.Marshal(v.Interface(), encoding)
+	if err != nil {
+		return ""
+	}
+	return string(b)
 }
 
 // isNull reports whether encoding/json writes null for what an interface holds.

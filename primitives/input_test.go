@@ -272,14 +272,37 @@ func TestFieldsThatJSONDoesNotShow(t *testing.T) {
 	for _, v := range []any{
 		nil, 1, "a", time.Now(), netip.MustParseAddr("::1"), big.NewInt(1), ptr(time.Now()), []time.Time{}, map[string]any{"t": time.Now()},
 		timestamppb.Now(), &commonpb.Payload{}, struct{ unexported }{}, struct {
-			mu sync.Mutex //nolint:unused // that it is no input is the point
+			mu sync.Mutex
 			_  int
 			A  int
-			no struct{} //nolint:unused // as above
+			no struct{}
 		}{}, json.RawMessage("1"), struct{ T reflect.Kind }{},
 	} {
 		require.NoError(t, CheckShown([]any{v}), "%T", v)
 	}
+}
+
+// wide has a form of its own, in which several values are zero.
+type wide struct{ N, Scale int }
+
+func (w wide) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%d", w.N), nil }
+
+// A zero that has several forms in Go is one zero.
+func TestZeroHasManyForms(t *testing.T) {
+	t.Parallel()
+	type in struct {
+		F float64
+		W wide
+		B big.Int
+		N string
+	}
+	zero := input(t, &in{N: "n"})
+	scaled := in{N: "n", F: math.Copysign(0, -1), W: wide{0, 3}}
+	scaled.B.SetString("0", 10)
+	require.Equal(t, zero, input(t, &scaled))
+	scaled.B.SetInt64(1)
+	require.NotEqual(t, zero, input(t, &scaled))
+	require.NotEqual(t, zero, input(t, &in{N: "n", W: wide{1, 0}}))
 }
 
 // Two fingerprints of different kinds have different texts, and the texts can be read.
