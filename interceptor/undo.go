@@ -29,12 +29,20 @@ func (u Undone) IdempotencyKey(name string) (string, error) { return idempotency
 // the next one like it runs its body instead of being replayed. Nothing is undone if the
 // compensation fails, or if somebody has had its resource since its lease was lost.
 //
-//	func (a *Bank) Refund(ctx context.Context, t Transfer) error {
+//	func (a *Bank) UndoWithdraw(ctx context.Context, t Transfer) error {
 //		undone, err := interceptor.Undo(ctx, a.Withdraw, t)
 //		if err != nil {
 //			return err
 //		}
-//		return a.book(ctx, pgxfence.Effect{Key: undone.Key.String(), Name: "refund"}, t.From, t.Cents)
+//		key := undone.Key.String()
+//		_, err = pgxfence.Lookup[int64](ctx, a.db, pgxfence.Effect{Key: key, Name: "withdraw"})
+//		if errors.Is(err, pgxfence.ErrNotFound) {
+//			return nil // it did not happen, or was taken back
+//		}
+//		if err != nil {
+//			return err
+//		}
+//		return a.book(ctx, pgxfence.Effect{Key: key, Name: "undo withdraw"}, t.From, t.Cents)
 //	}
 //
 // The activity is its function or its name, and args are those of the call: from them its
