@@ -299,7 +299,8 @@ func TestLocalCallsAreNumberedTheSameInAReplay(t *testing.T) {
 					}
 				}
 			}
-			if tries++; tries < 3 {
+			tries++
+			if tries < 3 {
 				panic("the workflow task fails")
 			}
 			return numbers, nil

@@ -203,7 +203,7 @@ func TestFactWorkflowReset(t *testing.T) {
 	a := first.next()
 	a.give("done")
 	b := second.next()
-	e.signal(run, "go on", nil)
+	e.signal(run, "go on")
 	var tasks int64 // the last workflow task, after the second activity has been scheduled
 	eventually(t, "the task of the signal", func() bool {
 		all := e.history(run, enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED)
