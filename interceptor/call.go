@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/fencekit/fencekit-go/primitives"
+	"github.com/fencekit/fencekit-go/primitives/fence"
 )
 
 // call is one guarded execution of an activity.
@@ -140,12 +141,19 @@ func sealed(hook func(context.Context) error) func(context.Context) error {
 	}
 }
 
-// fromLedger asks the database that the body writes to.
+// fromLedger asks the database that the body writes to. What it finds may have been undone
+// since, which Redis knows: then what counts is what it has of the run after that.
 func (c *call) fromLedger(ctx context.Context, op primitives.Op) (result any, found bool, err error) {
 	if c.plan.Ledger == nil {
 		return nil, false, nil
 	}
 	result, found, err = c.plan.Ledger(ctx, op.Key.String())
+	if found && err == nil {
+		var undone fence.Value
+		if undone, err = c.undone(ctx, op); err == nil && undone != 0 {
+			result, found, err = c.plan.Ledger(ctx, op.Key.After(undone).String())
+		}
+	}
 	c.hookFailure = err
 	if found && err == nil {
 		err = c.sameInput(ctx, op)
@@ -159,6 +167,16 @@ func (c *call) fromLedger(ctx context.Context, op primitives.Op) (result any, fo
 		c.plan.observer.Observe(ctx, event)
 	}
 	return result, found, err
+}
+
+// undone is the token under which the operation was undone last, or 0. While Redis cannot
+// say, what the ledger has does not count, or a call might be answered with what was undone.
+func (c *call) undone(ctx context.Context, op primitives.Op) (fence.Value, error) {
+	r, err := c.kit.store.Status(ctx, op)
+	if err != nil {
+		return 0, c.refused(op.Key, err)
+	}
+	return r.Undone, nil
 }
 
 // sameInput asks Redis, for as long as it remembers, whether an operation in the ledger

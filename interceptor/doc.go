@@ -84,6 +84,43 @@
 // [Pending]. Errors go to Temporal as they are, never wrapped, and let the next attempt
 // run the body again; a result is stored even after the attempt's deadline.
 //
+// # What was undone
+//
+// In a saga, a compensation takes back what a step has done. If the step has a business
+// key, its record says that it is done, so the same saga submitted again would be replayed
+// what was taken back. The body of the compensation says what it undoes:
+//
+//	func (a *Bank) UndoWithdraw(ctx context.Context, t Transfer) error {
+//		undone, err := interceptor.Undo(ctx, a.Withdraw, t)
+//		if err != nil {
+//			return err
+//		}
+//		// Take back what undone.Key is known by, once.
+//	}
+//
+// When the compensation completes, the withdrawal is undone in the same step: its memo is
+// dropped, the next call runs, and a result of the old run that comes late is refused. A
+// compensation that fails or loses its lease to somebody undoes nothing, and one whose end
+// cannot be stored fails, so that it is repeated. Guard it under the resource of the step
+// and in the default scope: see [Undo] for the rules.
+//
+// A run after that is something new to everybody else, too: its Attempt.Key and its
+// [IdempotencyKey] are made of the token under which the operation was undone, so neither a
+// payment API nor a ledger takes it for the old one. Keys that a body makes up itself must
+// do the same. Undone.Key and Undone.IdempotencyKey are those of the old run: by them the
+// compensation finds out what there is to take back.
+//
+// Redis remembers what was undone for the Retention of the compensation, or of what is left
+// of the step's record if that is longer; aborted runs, Clear and Forget leave it as it is.
+// Once Redis has forgotten, the step runs under its first key again: a payment API, Once and
+// Policy.Ledger then answer with what was taken back, and no money moves. So keep it for
+// longer than anybody submits the same again; after a loss of Redis's data, submit with a
+// new business key, or delete the undone rows of fencekit.ledger.
+//
+// Two sagas with one business key must not run at a time: what one undoes, the other goes
+// on with. Make the workflow's id of the business key. An attempt of the old step that
+// begins only after the undo, though Temporal has given it up, runs as any new call does.
+//
 // # Order of interceptors
 //
 // The SDK calls interceptors in the order of the list. The key is made from the

@@ -153,17 +153,22 @@ func Attempt(ctx context.Context) (primitives.Attempt, bool) {
 // IdempotencyKey returns a key for a request that the body sends to somebody else, as
 // for the Idempotency-Key header of a payment API. It is the same for every attempt of
 // the operation, whichever worker runs it, and different for each name, so that a body
-// with two requests has two keys. It is 64 hex digits. The error is a
+// with two requests has two keys. After the operation was undone (see [Undo]) it is another
+// one: the request is new. It is 64 hex digits. The error is a
 // *primitives.OptionError outside of a guarded activity and for an empty name.
 func IdempotencyKey(ctx context.Context, name string) (string, error) {
 	a, ok := Attempt(ctx)
 	if !ok {
 		return "", &primitives.OptionError{Field: "ctx", Rule: "is not that of a guarded activity"}
 	}
+	return idempotencyKey(a.Key, name)
+}
+
+func idempotencyKey(key primitives.Key, name string) (string, error) {
 	if name == "" {
 		return "", &primitives.OptionError{Field: "name", Rule: "is empty: two requests of one body would share a key"}
 	}
-	f, err := primitives.NewFingerprint([]string{a.Key.String(), name})
+	f, err := primitives.NewFingerprint([]string{key.String(), name})
 	if err != nil {
 		return "", &primitives.OptionError{Field: "name", Rule: "is not valid UTF-8"}
 	}

@@ -154,7 +154,9 @@ type Policy struct {
 	// Ledger is asked, before Redis, whether the operation has happened: its result
 	// is then returned and the body does not run, whatever Redis has forgotten. The
 	// ledger does not know the input: other input under one key is a mismatch for as
-	// long as Redis has the record.
+	// long as Redis has the record. What it finds may have been undone (see [Undo]):
+	// Redis is asked for that, and the attempt fails with [TypeUnavailable] if it cannot
+	// answer.
 	// pgxfence.Ledger makes one. Its error fails the attempt as it is, before
 	// anything has run.
 	Ledger func(ctx context.Context, key string) (result any, found bool, err error)

@@ -28,7 +28,7 @@ const (
 	// operation, so the result was not stored. Retryable; the retry gets theirs.
 	TypeLeaseLost = "fencekit.LeaseLost"
 	// TypeMemoNotStored: the body succeeded, and its result could not be stored, under
-	// Policy.StrictMemo. Retryable; the retry runs the body again.
+	// Policy.StrictMemo or after an [Undo]. Retryable; the retry runs the body again.
 	TypeMemoNotStored = "fencekit.MemoNotStored"
 
 	// TypeKeyError: no key can be derived safely from the input. Not retryable.
@@ -123,6 +123,10 @@ func (c *call) notStored(key primitives.Key, err error) error {
 	if errors.Is(err, fence.ErrLeaseLost) {
 		return c.later(TypeLeaseLost, fmt.Sprintf("fencekit: the lease for key %s was lost while the body ran; its result was not stored", key),
 			c.backoff(), fence.ErrLeaseLost)
+	}
+	var busy *primitives.BusyError
+	if errors.As(err, &busy) { // what it undoes is running
+		return c.busy(key, busy)
 	}
 	return c.later(TypeMemoNotStored, fmt.Sprintf("fencekit: the result of key %s could not be stored: %v", key, err),
 		c.backoff(), primitives.ErrUnavailable)

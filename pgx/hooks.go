@@ -16,7 +16,7 @@ func Sealer(db Querier) func(context.Context) error {
 // Ledger makes the Ledger hook of a guard, such as interceptor.Policy.Ledger: an
 // operation whose effect called name is in the ledger under the guard's key has
 // happened, and its result is that of [Once], as a T. The body must pass the same key
-// to Once: interceptor.Attempt(ctx) has it. It costs one round trip. Its errors are
+// to Once: interceptor.Attempt(ctx) has it, also after the operation was undone. It costs one round trip. Its errors are
 // those of [Lookup], but for [ErrNotFound].
 func Ledger[T any](db Querier, name string) func(ctx context.Context, key string) (any, bool, error) {
 	return func(ctx context.Context, key string) (any, bool, error) {

@@ -22,6 +22,7 @@ type Claim struct {
 	maxTakeovers int
 	once         bool
 	noTakeover   bool
+	undoes       undoes
 }
 
 // Key is the idempotency key of the operation.
@@ -42,21 +43,21 @@ func (c *Claim) fp() string {
 // Complete stores memo as the result of the operation, and gives up the lease. It
 // works on a context that has ended, and after the lease has ended too, as long as
 // nobody else has begun the operation: then it returns a [*SupersededError] and
-// stores nothing. Repeating it succeeds. A memo above the limit of the guard is not
+// stores nothing. What [Claim.Undo] has noted becomes undone in the same step. Repeating it succeeds. A memo above the limit of the guard is not
 // kept: the operation is done, and later calls get a [*ResultUnavailableError].
 //
 // After [ErrUnavailable] the memo may or may not be stored; call Complete again.
 func (c *Claim) Complete(ctx context.Context, memo []byte) error {
-	return c.finish(ctx, "done", memo)
+	return c.finish(ctx, "done", memo, c.undoes.close())
 }
 
 // Fail is Complete for an operation that has failed for good: later calls get a
-// [*FailedError] with the memo, or with none if it was above the limit.
+// [*FailedError] with the memo, or with none if it was above the limit. It undoes nothing.
 func (c *Claim) Fail(ctx context.Context, memo []byte) error {
-	return c.finish(ctx, "failed", memo)
+	return c.finish(ctx, "failed", memo, nil)
 }
 
-func (c *Claim) finish(ctx context.Context, state string, memo []byte) error {
+func (c *Claim) finish(ctx context.Context, state string, memo []byte, undone []Key) error {
 	token := ""
 	if t := c.Token(); t.Valid() {
 		token = padded(t.Value)
@@ -69,7 +70,7 @@ func (c *Claim) finish(ctx context.Context, state string, memo []byte) error {
 	s := c.store
 	r, err := s.run(detached(ctx), call{
 		script: &s.scripts.complete,
-		keys:   c.keys(),
+		keys:   append(c.keys(), c.names.records(undone)...),
 		args: []any{
 			c.nonce, s.epochs.known(), millis(s.opts.TokenRetention), token,
 			state, millis(c.keepFor), c.fp(), c.holder,
@@ -82,6 +83,8 @@ func (c *Claim) finish(ctx context.Context, state string, memo []byte) error {
 	switch r.word {
 	case "completed":
 		return nil
+	case "busy":
+		return busy(r, c.resource, &place{})
 	case "superseded":
 		f := r.read()
 		e := &SupersededError{Key: c.key, Token: c.Token().Value, Holder: f.text(), Current: f.token()}
@@ -169,6 +172,7 @@ type claimText struct {
 	Token       fence.Value `json:"token"`
 	Fingerprint string      `json:"fingerprint,omitempty"`
 	Holder      string      `json:"holder,omitempty"`
+	Undoes      []Key       `json:"undoes,omitempty"`
 }
 
 // MarshalText writes the claim, so that another process can end it. Who has the
@@ -180,7 +184,7 @@ func (c *Claim) MarshalText() ([]byte, error) {
 	}
 	return json.Marshal(claimText{
 		Key: c.key.String(), Resource: c.resource, Nonce: c.nonce, Token: c.Token().Value,
-		Fingerprint: c.fp(), Holder: c.holder,
+		Fingerprint: c.fp(), Holder: c.holder, Undoes: c.undoes.close(),
 	})
 }
 
@@ -206,7 +210,7 @@ func (g *Guard) ParseClaim(text []byte) (*Claim, error) {
 		return nil, err
 	}
 	c := g.claim(op)
-	c.nonce = t.Nonce
+	c.nonce, c.undoes = t.Nonce, undoes{keys: t.Undoes}
 	c.granted(t.Token, time.Time{})
 	return c, nil
 }

@@ -53,7 +53,7 @@ func (g *Guard) Do(ctx context.Context, op Op, fn func(context.Context) ([]byte,
 	if start.Outcome == Replayed {
 		return Result{Outcome: Replayed, Memo: start.Memo, Takeovers: start.Takeovers, MemoStored: true}, nil
 	}
-	r := &guarded{guard: g, claim: start.Claim, watch: watch,
+	r := &guarded{guard: g, claim: start.Claim, watch: watch, undone: start.Undone,
 		result: Result{Outcome: start.Outcome, Token: start.Claim.Token(), Takeovers: start.Takeovers}}
 	return r.do(ctx, fn)
 }
@@ -72,7 +72,8 @@ type guarded struct {
 	claim  *Claim
 	watch  *watch
 	result Result
-	sealed bool // the body has been started
+	undone fence.Value // see Attempt.Undone
+	sealed bool        // the body has been started
 }
 
 func (r *guarded) do(ctx context.Context, fn func(context.Context) ([]byte, error)) (Result, error) {
@@ -101,8 +102,8 @@ func (r *guarded) do(ctx context.Context, fn func(context.Context) ([]byte, erro
 }
 
 func (r *guarded) attempt() Attempt {
-	return Attempt{Key: r.claim.key, Outcome: r.result.Outcome, Token: r.result.Token,
-		Takeovers: r.result.Takeovers, claim: r.claim}
+	return Attempt{Key: r.claim.key.After(r.undone), Outcome: r.result.Outcome, Token: r.result.Token,
+		Takeovers: r.result.Takeovers, Undone: r.undone, claim: r.claim}
 }
 
 func (r *guarded) body(held context.Context, fn func(context.Context) ([]byte, error)) ([]byte, error) {
@@ -198,7 +199,14 @@ func (r *guarded) succeeded(ctx context.Context, memo []byte, lost error) (Resul
 		return r.result, err
 	case lost != nil:
 		return r.result, lost // and Redis could not say that it is ours all the same
-	case r.guard.opts.StrictMemo:
+	case errors.Is(err, ErrBusy): // what it undoes is running
+		if r.guard.opts.AtMostOnce { // and must not be tried again by itself
+			r.watch.aborted(false, r.claim.release(detached(ctx)))
+		} else {
+			r.abort(ctx, 0)
+		}
+		return r.result, err
+	case r.guard.opts.StrictMemo, r.claim.undoes.any(): // a success would say that it is undone
 		return r.result, err
 	}
 	return r.result, nil
@@ -242,10 +250,14 @@ func MemoiseFailure(memo []byte) Verdict { return Verdict{kind: memoise, memo: m
 
 // Attempt is what a body may know of the attempt that it is.
 type Attempt struct {
+	// Key is the idempotency key of what the body does: Op.Key, or, once the operation was
+	// undone, one made of it and of Undone, so that no effect from before answers for one
+	// of this run. See [Key.After].
 	Key       Key
 	Outcome   Outcome     // Begun, Reclaimed, TakenOver or Unguarded
 	Token     fence.Token // invalid if Unguarded
 	Takeovers int
+	Undone    fence.Value // the token under which the operation was undone last; 0 if it never was, or if Unguarded
 
 	claim *Claim // nil if Unguarded
 }

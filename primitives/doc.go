@@ -43,6 +43,7 @@
 //   - [Store.Acquire], [Store.TryAcquire] and [Store.Hold] take a [Lease] with a token;
 //     [Lease.Keep] renews it and ends a context when it is lost.
 //   - [Guard.Begin] makes a [Claim], to be ended by hand.
+//   - [Claim.Undo] says that its work undoes another operation, whose next call runs.
 //   - [Store.TryBegin] and [Store.TryBeginOrReclaim] guard an operation by its record
 //     alone, without a lease or a token.
 //   - [Gate.SetIfFresh] writes to Redis under a token.

@@ -132,6 +132,18 @@ var publicCalls = []publicCall{
 		require.NoError(r, err)
 		require.Equal(r, "late", string(memo))
 	}},
+	{"claim: undo, complete", func(r *rig) {
+		op := r.onAccount()
+		r.does(r.guard(GuardOptions{}), op, "done")
+		claim := r.claimed(r.onAccount())
+		key, err := claim.Undo(r.ctx(), op)
+		require.NoError(r, err)
+		require.Equal(r, op.Key, key)
+		require.NoError(r, claim.Complete(r.ctx(), nil))
+		record := r.status(op)
+		require.Equal(r, []any{Undone, claim.Token().Value}, []any{record.State, record.Undone})
+		require.Equal(r, record.Undone, r.does(r.farGuard(GuardOptions{LeaseTTL: time.Hour}), op, "again").Undone)
+	}},
 	{"record: begin, complete", func(r *rig) {
 		op := r.op()
 		start, err := r.far.TryBegin(r.ctx(), op, RecordOptions{})

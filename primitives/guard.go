@@ -262,9 +262,10 @@ const (
 // work, or the memo of work that is done.
 type Start struct {
 	Outcome   Outcome
-	Claim     *Claim // nil if Replayed
-	Memo      []byte // only if Replayed
-	Takeovers int    // how often the operation was taken over so far, this time included; 0 if Replayed
+	Claim     *Claim      // nil if Replayed
+	Memo      []byte      // only if Replayed
+	Takeovers int         // how often the operation was taken over so far, this time included; 0 if Replayed
+	Undone    fence.Value // the token under which it was undone last; 0 if it never was, or if Replayed
 }
 
 // Begin starts op: in one step it looks at the record, takes the lease of the
@@ -348,6 +349,9 @@ func (c *Claim) answer(r reply, sent time.Time, p *place) (Start, error) {
 	case string(Begun), string(Reclaimed), string(TakenOver):
 		token := f.token()
 		start := Start{Outcome: Outcome(r.word), Claim: c, Takeovers: f.count()}
+		if f.more() {
+			start.Undone = f.grant()
+		}
 		if token == 0 { // a record without a lease
 			return start, f.err
 		}

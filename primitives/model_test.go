@@ -20,6 +20,7 @@ type model struct {
 	state   map[int]State   // of its record
 	memo    map[int]string  // of a finished record
 	taken   map[int]int     // takeovers
+	undone  map[int]fence.Value
 	newest  map[string]*run // by resource: the newest grant since the last flush
 	highest map[string]fence.Value
 }
@@ -31,12 +32,14 @@ type run struct {
 	exec    string
 	attempt int
 	gone    bool // aborted, or forgotten by an operator: it stores nothing any more
+	undoes  map[int]bool
+	ended   bool // it notes nothing more to undo
 }
 
 func (r *run) leased() bool { return r.claim.Token().Valid() }
 
 func newModel() *model {
-	return &model{map[string]*run{}, map[int]*run{}, map[int]State{}, map[int]string{}, map[int]int{}, map[string]*run{}, map[string]fence.Value{}}
+	return &model{map[string]*run{}, map[int]*run{}, map[int]State{}, map[int]string{}, map[int]int{}, map[int]fence.Value{}, map[string]*run{}, map[string]fence.Value{}}
 }
 
 func (m *model) finished(op int) bool { return m.state[op] == Done || m.state[op] == Failed }
@@ -46,6 +49,21 @@ func (m *model) drop(op int) {
 	delete(m.state, op)
 	delete(m.memo, op)
 	delete(m.taken, op)
+	delete(m.undone, op)
+}
+
+// giveUp ends a record without a result. What was undone once is so again.
+func (m *model) giveUp(op int) {
+	undone, ok := m.undone[op]
+	m.drop(op)
+	if ok {
+		m.undo(op, undone)
+	}
+}
+
+func (m *model) undo(op int, token fence.Value) {
+	m.drop(op)
+	m.state[op], m.undone[op] = Undone, token
 }
 
 // machine drives the store and the model with the same actions.
@@ -108,6 +126,7 @@ func (s *machine) Begin(t *rapid.T) {
 		s.taken[i]++
 	}
 	require.Equal(t, s.taken[i], start.Takeovers)
+	require.Equal(t, s.undone[i], start.Undone)
 	token := start.Claim.Token().Value
 	require.Greater(t, token, s.highest[resource], "tokens of a resource only go up")
 	s.highest[resource] = token
@@ -146,6 +165,7 @@ func (s *machine) plain(t *rapid.T, reclaim bool) {
 		s.taken[i]++
 	}
 	require.Equal(t, s.taken[i], start.Takeovers)
+	require.Equal(t, s.undone[i], start.Undone)
 	require.False(t, start.Claim.Token().Valid())
 	s.own(i, &run{claim: start.Claim, op: i})
 }
@@ -164,6 +184,28 @@ func (s *machine) unlease(r *run) {
 	}
 }
 
+// Undo has a claim note that it undoes another operation.
+func (s *machine) Undo(t *rapid.T) {
+	r := s.pick(t)
+	i := rapid.IntRange(0, len(s.ops)-1).Draw(t, "op")
+	key, err := r.claim.Undo(s.e.ctx(), s.ops[i])
+	switch other := s.records[i]; {
+	case !r.leased() || i == r.op || s.resource(i) != s.resource(r.op):
+		require.ErrorIs(t, err, ErrInvalid)
+	case other != nil && !other.leased() && !s.finished(i):
+		require.ErrorIs(t, err, ErrBusy)
+	case r.ended:
+		require.ErrorIs(t, err, ErrInvalid)
+	default:
+		require.NoError(t, err)
+		require.Equal(t, s.ops[i].Key.After(s.undone[i]), key)
+		if r.undoes == nil {
+			r.undoes = map[int]bool{}
+		}
+		r.undoes[i] = true
+	}
+}
+
 func (s *machine) Complete(t *rapid.T) { s.finish(t, Done, (*Claim).Complete) }
 func (s *machine) Fail(t *rapid.T)     { s.finish(t, Failed, (*Claim).Fail) }
 
@@ -174,10 +216,28 @@ func (s *machine) finish(t *rapid.T, state State, end func(*Claim, context.Conte
 	err := end(r.claim, s.e.ctx(), []byte(memo))
 	before, newest := s.records[r.op], s.newest[s.resource(r.op)]
 	overtaken := newest != nil && newest.claim.Token().Value > r.claim.Token().Value
+	undoes := r.undoes
+	if state == Done {
+		r.ended = true
+	} else {
+		undoes = nil
+	}
+	if s.state[r.op] == Undone || len(undoes) > 0 && !s.finished(r.op) && overtaken && s.leases[s.resource(r.op)] != r {
+		require.ErrorIs(t, err, ErrSuperseded)
+		return
+	}
 	if before != nil && before != r || before == nil && (r.gone || !r.leased() || overtaken) {
 		require.ErrorIs(t, err, ErrSuperseded)
 		require.ErrorIs(t, err, fence.ErrLeaseLost)
 		return
+	}
+	if !s.finished(r.op) {
+		for i := range undoes {
+			if other := s.records[i]; other != nil && !other.leased() && !s.finished(i) {
+				require.ErrorIs(t, err, ErrBusy)
+				return
+			}
+		}
 	}
 	require.NoError(t, err)
 	s.unlease(r)
@@ -185,6 +245,9 @@ func (s *machine) finish(t *rapid.T, state State, end func(*Claim, context.Conte
 		return // a repeat: the first memo stands
 	}
 	s.records[r.op], s.state[r.op], s.memo[r.op] = r, state, memo
+	for i := range undoes {
+		s.undo(i, r.claim.Token().Value)
+	}
 }
 
 func (s *machine) Abort(t *rapid.T) {
@@ -193,7 +256,7 @@ func (s *machine) Abort(t *rapid.T) {
 	r.gone = true
 	s.unlease(r)
 	if s.records[r.op] == r && !s.finished(r.op) {
-		s.drop(r.op)
+		s.giveUp(r.op)
 	}
 }
 
@@ -274,7 +337,7 @@ func (s *machine) Forget(t *rapid.T) {
 	if r != nil {
 		r.gone = true
 	}
-	s.drop(i)
+	s.giveUp(i)
 }
 
 // Check compares all that can be seen.
@@ -289,6 +352,7 @@ func (s *machine) compare(t require.TestingT) {
 		}
 		require.Equal(t, want, r.State)
 		require.Equal(t, s.memo[i], string(r.Memo))
+		require.Equal(t, s.undone[i], r.Undone)
 		if owner := s.records[i]; owner != nil {
 			require.Equal(t, owner.claim.nonce, r.nonce)
 			require.Equal(t, s.taken[i], r.Takeovers)

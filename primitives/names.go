@@ -36,8 +36,14 @@ func (r resourceNames) waiters() string              { return r.root + "waiters"
 func (r resourceNames) turns() string                { return r.root + "turns" }
 func (r resourceNames) released(nonce string) string { return r.root + "released:" + nonce }
 func (r resourceNames) record(key Key) string        { return r.root + "op:" + digest("key", key.String()) }
-func (r resourceNames) gate() string                 { return r.root + "gate" }
-func (r resourceNames) gateValue(key string) string  { return r.root + "gate:" + digest("gate", key) }
+func (r resourceNames) records(keys []Key) (names []string) {
+	for _, key := range keys {
+		names = append(names, r.record(key))
+	}
+	return names
+}
+func (r resourceNames) gate() string                { return r.root + "gate" }
+func (r resourceNames) gateValue(key string) string { return r.root + "gate:" + digest("gate", key) }
 
 // waitersOf is where those are noted who wait for a record.
 func waitersOf(record string) string { return strings.Replace(record, "}:op:", "}:waiting:", 1) }

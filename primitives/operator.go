@@ -113,8 +113,8 @@ func (s *Store) Raise(ctx context.Context, resource string, floor fence.Value) (
 }
 
 // Forget drops the record that r shows, so that the next call runs the operation
-// again. It returns [ErrChanged] if the record is not what r shows any more,
-// [ErrNotFound] if it is gone, and a [*BusyError] if somebody is at work.
+// again; one that was undone once stays in the state [Undone]: see [Claim.Undo]. It returns
+// [ErrChanged] if the record is not what r shows any more, [ErrNotFound] if it is gone, and a [*BusyError] if somebody is at work.
 func (s *Store) Forget(ctx context.Context, r Record) error {
 	if r.nonce == "" {
 		return ErrNotFound
@@ -122,7 +122,7 @@ func (s *Store) Forget(ctx context.Context, r Record) error {
 	return s.forget(ctx, r)
 }
 
-// Resolve makes an interrupted operation done, with a memo that the operator
+// Resolve makes an interrupted operation, or one that was undone, done, with a memo that the operator
 // supplies: the way out of an [*OutcomeUnknownError] for an effect that did happen.
 // The memo is kept for retention; zero means 24h. It returns [ErrChanged] if the record
 // is not what r shows any more, and a [*BusyError] if somebody is at work. Repeating it

@@ -102,6 +102,7 @@ const (
 	Pending State = "pending" // suspended: the result comes from elsewhere
 	Done    State = "done"
 	Failed  State = "failed" // with a memoised failure
+	Undone  State = "undone" // by [Claim.Undo]: the next call runs it
 )
 
 // Record is what is stored about one operation.
@@ -117,6 +118,11 @@ type Record struct {
 	Memo       []byte // if finished and kept
 	Size       int    // bytes, if the result was too large to keep
 	Limit      int    // bytes, the limit that it exceeded
+
+	// Undone is the token under which it was undone last; 0 if it never was. While its
+	// state is Undone, Token, Holder and Began are those of the operation that undid it,
+	// or of a run that was given up since.
+	Undone fence.Value
 
 	name  string // Redis name
 	nonce string
@@ -161,7 +167,7 @@ func (s *Store) readRecord(ctx context.Context, name string) (Record, error) {
 	}
 	rec.AtMostOnce = f.flag()
 	memo := f.text()
-	rec.Size, rec.Limit = f.count(), f.count()
+	rec.Size, rec.Limit, rec.Undone = f.count(), f.count(), f.token()
 	if (rec.State == Done || rec.State == Failed) && rec.Limit == 0 {
 		rec.Memo = []byte(memo)
 	}
@@ -180,7 +186,7 @@ func (s *Store) Result(ctx context.Context, op Op) ([]byte, error) {
 		return nil, err
 	}
 	switch {
-	case r.State == Absent:
+	case r.State == Absent || r.State == Undone:
 		return nil, fmt.Errorf("%w: key %s", ErrNotFound, op.Key)
 	case r.State == Failed:
 		return nil, &FailedError{Key: op.Key, Memo: r.Memo}
@@ -189,11 +195,16 @@ func (s *Store) Result(ctx context.Context, op Op) ([]byte, error) {
 	case r.State == Done:
 		return r.Memo, nil
 	}
+	return nil, r.busy(op)
+}
+
+// busy is the error for a record that is not finished.
+func (r Record) busy(op Op) error {
 	left := r.Lease
 	if r.Token == 0 { // it runs without a lease: alive until it expires
 		left = r.Expires
 	}
-	return nil, &BusyError{Resource: op.resource(), Holder: r.Holder, Token: r.Token, Since: r.Began,
+	return &BusyError{Resource: op.resource(), Holder: r.Holder, Token: r.Token, Since: r.Began,
 		Remaining: max(left, time.Millisecond)}
 }
 
@@ -210,7 +221,8 @@ func (r Record) mismatch(op Op) error {
 // next call runs it again. Somebody at work is a [*BusyError], other input a
 // [*MismatchError], and an interrupted at-most-once operation an
 // [*OutcomeUnknownError]: that is for [Store.Forget] and [Store.Resolve]. A record
-// that changes meanwhile is [ErrChanged]. An unknown operation is no error.
+// that changes meanwhile is [ErrChanged]. An unknown operation is no error. One that was
+// undone once stays in the state [Undone]: see [Claim.Undo].
 func (s *Store) Clear(ctx context.Context, op Op) error {
 	r, err := s.Status(ctx, op)
 	if err == nil {
@@ -219,7 +231,7 @@ func (s *Store) Clear(ctx context.Context, op Op) error {
 	switch {
 	case err != nil:
 		return err
-	case r.State == Absent:
+	case r.State == Absent || r.State == Undone:
 		return nil
 	case r.AtMostOnce && r.Stuck():
 		return &OutcomeUnknownError{Key: op.Key, Holder: r.Holder, Began: r.Began}

@@ -1,5 +1,5 @@
 -- abort: an operation ended without a result: drop its record and its lease if
--- they are ours, leave the queue, and hand the lease on.
+-- they are ours (a record that was undone once is undone again), leave the queue, and hand the lease on.
 -- KEYS  1 lease  2 token  3 queue  4 waiters  5 record  6 who waits for it
 --       7 tombstone of the nonce
 -- ARGV  1 nonce  2 epochs known  3 token ttl, ms
@@ -7,7 +7,7 @@
 --       5 tombstone ttl, ms
 -- returns {'aborted', '1' if the floor was raised}
 --         {'corrupt', key, reason}
--- include: clock soft token held epoch grant state queue
+-- include: clock soft token held epoch grant state undo queue
 local nonce = ARGV[1]
 redis.pcall('SET', KEYS[7], '1', 'PX', ARGV[5]) -- a begin that is on its way comes too late; not if memory is full
 leave(nonce)
@@ -19,8 +19,8 @@ drop(nonce, ARGV[2], ARGV[3])
 
 local record, bad = read_record(KEYS[5])
 if bad then return bad end
-if record and record.nonce == nonce and not record.finished then
-  redis.call('DEL', KEYS[5])
+if record and record.nonce == nonce and not record.finished and record.state ~= 'undone' then
+  drop_record(KEYS[5], record)
   if record.token == '' then tell_finished(KEYS[5]) end -- there was no lease to hand on
 end
 return {'aborted', raise and '1' or '0'}

@@ -10,7 +10,7 @@
 --       15 '1' for at most once  16 limit of takeovers, 0 for none
 --       17 the turn that it asks for if it is refused, or '': its term, how long it would
 --       wait before it asks in vain (0: it would not), and how late it may begin, in ms
--- returns {'begun' | 'reclaimed' | 'takeover', token, takeovers}
+-- returns {'begun' | 'reclaimed' | 'takeover', token, takeovers [, token under which it was undone]}
 --         {'done' | 'failed', memo}
 --         {'oversize', size, limit}
 --         {'busy', remaining ms, holder, token, since ms [, ticket, place in the queue | , ms until its turn]}
@@ -31,12 +31,12 @@ local who = {nonce = nonce, ttl = ttl, exec = exec, order = order, holder = ARGV
   fixed = (once or ARGV[14] ~= '1') and '1' or '0', floor = ARGV[5], channel = ARGV[7], ticket = ARGV[8], life = tonumber(ARGV[9])}
 
 -- start marks the record running.
-local function start(how, token, takeovers)
+local function start(how, token, takeovers, undone)
   redis.call('HSET', KEYS[5], 'state', 'running', 'nonce', nonce, 'token', token, 'fp', fp,
     'holder', who.holder, 'began', time.now, 'how', how,
     'takeovers', takeovers, 'once', once and '1' or '0')
   redis.call('PEXPIRE', KEYS[5], ARGV[10])
-  return {how, token, takeovers}
+  return {how, token, takeovers, undone}
 end
 
 -- The common way: it is new, nobody has the resource, and nobody waits.
@@ -52,6 +52,8 @@ if bad then return bad end
 local record
 record, bad = read_record(KEYS[5])
 if bad then return bad end
+local undone = record and record.undone ~= '' and record.undone or nil
+if record and record.state == 'undone' then record = nil end
 
 -- refuse: an answer that ends this call without a grant. A waiter leaves the
 -- queue and passes on what it was handed.
@@ -115,4 +117,4 @@ else
 end
 if who.ticket ~= '' then leave(nonce) end
 if fp == '' and record then fp = record.fp end
-return start(how, token, decimal(takeovers))
+return start(how, token, decimal(takeovers), undone)

@@ -2,7 +2,7 @@
 -- KEYS  1 record  2 lease
 -- ARGV  1 nonce  2 record ttl, ms  3 holder  4 fingerprint, or ''
 --       5 reclaim after, ms, '' for never  6 limit of takeovers, 0 for none
--- returns {'begun' | 'reclaimed', '', takeovers}
+-- returns {'begun' | 'reclaimed', '', takeovers [, token under which it was undone]}
 --         {'done' | 'failed', memo}
 --         {'oversize', size, limit}
 --         {'busy', remaining ms, holder, token, began ms}
@@ -17,7 +17,8 @@ local record, bad = read_record(KEYS[1])
 if bad then return bad end
 
 local how, takeovers = 'begun', 0
-if record then
+local undone = record and record.undone ~= '' and record.undone or nil
+if record and record.state ~= 'undone' then
   if mismatched(record, fp) then return {'mismatch', record.fp, record.holder} end
   if record.finished then return finished_reply(KEYS[1], record) end
   how, takeovers = record.how, record.takeovers
@@ -46,4 +47,4 @@ end
 redis.call('HSET', KEYS[1], 'state', 'running', 'nonce', nonce, 'token', '', 'fp', fp,
   'holder', ARGV[3], 'began', decimal(at), 'how', how, 'takeovers', decimal(takeovers), 'once', '0')
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-return {how, '', decimal(takeovers)}
+return {how, '', decimal(takeovers), undone}

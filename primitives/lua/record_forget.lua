@@ -6,7 +6,7 @@
 --         {'changed', state}                    not what the caller saw
 --         {'busy', remaining ms, holder, token, began ms}   somebody is at work
 --         {'corrupt', key, reason}
--- include: clock soft token state
+-- include: clock soft token state undo
 local record, bad = read_record(KEYS[1])
 if bad then return bad end
 if not record then return {'absent'} end
@@ -20,6 +20,6 @@ local left = at_work(record, lease)
 if left > 0 and not record.finished then
   return {'busy', decimal(left), record.holder, record.token, decimal(record.began)}
 end
-redis.call('DEL', KEYS[1])
+drop_record(KEYS[1], record)
 redis.call('SET', KEYS[3], '1', 'PX', ARGV[3]) -- its holder may wake up and complete it
 return {'forgotten'}

@@ -3,7 +3,7 @@
 -- returns {'absent'}
 --         {state, nonce, token, fingerprint, holder, began ms, takeovers, record left ms,
 --          lease left ms or '' if its own lease is gone, '1' if at most once,
---          memo or '', size or '', limit or ''}
+--          memo or '', size or '', limit or '', token under which it was undone or ''}
 --         {'corrupt', key, reason}
 -- include: clock soft token state
 local record, bad = read_record(KEYS[1])
@@ -20,4 +20,4 @@ if record.finished then
 end
 return {record.state, record.nonce, record.token, record.fp, record.holder, decimal(record.began),
   decimal(record.takeovers), decimal(record.left), lease_left, record.once,
-  memo or '', size or '', limit_or_bad or ''}
+  memo or '', size or '', limit_or_bad or '', record.undone}

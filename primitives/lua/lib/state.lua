@@ -29,28 +29,34 @@ local function read_lease(key)
 end
 
 -- read_record: everything but the memo, which may be large. Its token is empty if
--- it was begun without a lease.
+-- it was begun without a lease; `undone` is the token under which it was undone last,
+-- or empty. In the state 'undone' nothing runs and nothing is done: it is as absent,
+-- but for that token.
 local function read_record(key)
   local v, left, bad = read_hash(key,
-    'nonce', 'state', 'token', 'fp', 'holder', 'began', 'how', 'takeovers', 'once')
+    'nonce', 'state', 'token', 'fp', 'holder', 'began', 'how', 'takeovers', 'once', 'undone')
   if not v then return nil, bad end
   local state, token = v[2], v[3] or ''
   local finished = state == 'done' or state == 'failed'
-  if not finished and state ~= 'running' and state ~= 'pending' then
+  local undone = v[10] or ''
+  if not finished and state ~= 'running' and state ~= 'pending' and state ~= 'undone' then
     return nil, corrupt(key, 'its state is unknown')
   end
-  if token ~= '' and not is_token(token) then return nil, corrupt(key, 'its token is malformed') end
+  if token ~= '' and not is_token(token) or undone ~= '' and not is_token(undone) or state == 'undone' and undone == '' then
+    return nil, corrupt(key, 'its token is malformed')
+  end
   if not is_count(v[6] or '') or not is_count(v[8] or '') then
     return nil, corrupt(key, 'a number is malformed')
   end
   return {left = left, nonce = v[1], state = state, finished = finished, token = token,
     fp = v[4] or '', holder = v[5] or '', began = tonumber(v[6]), how = v[7] or '',
-    takeovers = tonumber(v[8]), once = v[9] or ''}
+    takeovers = tonumber(v[8]), once = v[9] or '', undone = undone}
 end
 
 -- at_work: for how long whoever runs an unfinished record counts as alive, in ms: while
 -- its lease lasts, or, begun without one, until it expires. 0: nobody is at work.
 local function at_work(record, lease)
+  if record.state == 'undone' then return 0 end
   if record.token == '' then return record.left end
   return lease and lease.nonce == record.nonce and lease.left or 0
 end
