@@ -65,6 +65,9 @@ func (id identity) within(scope Scope, input string) identity {
 		return id
 	}
 	shared := identity{Namespace: id.Namespace, Type: id.Type, Scope: scope.String(), Input: input}
+	if id.Call == standaloneCall && scope != ScopeNamespace { // its id is no workflow's
+		shared.Call = standaloneCall
+	}
 	switch scope {
 	case ScopeRun:
 		shared.Workflow, shared.Run = id.Workflow, id.Run
@@ -104,7 +107,8 @@ func (c *call) op(ctx context.Context, args []any) (op primitives.Op, err error)
 		c.local, err = localFromHeader(ctx, c.info.ActivityType.Name)
 		t = c.local.taken
 	} else {
-		t, err = c.plan.take(args, explicit)
+		in := input{plan: c.plan, args: args}
+		t, err = in.take(explicit)
 	}
 	if err != nil {
 		return op, err

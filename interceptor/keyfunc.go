@@ -32,7 +32,7 @@ type picker[R any] struct {
 // exactly of type T. It must be a function of that alone: no clock, no random number,
 // nothing that changes from one attempt to the next. For a local activity it runs in
 // workflow code, and may not block. What it returns is hashed by the rules of
-// primitives.NewInputKey: any JSON-like value, of one type, but not an empty one. Return
+// primitives.NewInput: any JSON-like value, of one type, but not an empty one. Return
 // a struct or a slice for a key of several parts.
 func KeyFrom[T any](fn func(in T) any) KeyFunc { return KeyFunc{from(fn)} }
 

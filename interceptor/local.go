@@ -19,6 +19,11 @@ const localHeader = "fencekit-call"
 
 const localVersion = "fencekit/call/1"
 
+// mostOfLocal is the largest input of a local activity that is hashed, in bytes of JSON. It
+// is hashed in workflow code, which may take a second at most. Temporal takes no more of a
+// regular one by default.
+const mostOfLocal = 2 << 20
+
 // localCall identifies a call of a local activity. The ids of local activities are no
 // identity: they repeat beside those of regular ones, and attempts of one call can have
 // different ones. So the call is told where the workflow's code makes it: by what it
@@ -41,12 +46,13 @@ type localCalls map[[2]string]int
 // never fails the workflow: what is wrong with the call is for the activity to say.
 func (n localCalls) header(p *plan, name string, args []any, explicit string) *commonpb.Payload {
 	l := localCall{Version: localVersion, Type: name}
-	err := p.checkShown(args, explicit)
+	in := input{plan: p, args: args, most: mostOfLocal}
+	err := in.checkShown(explicit)
 	if err == nil {
-		l.taken, err = p.take(args, explicit)
+		l.taken, err = in.take(explicit)
 	}
 	if err == nil {
-		l.Input, err = p.localInput(args, explicit)
+		l.Input, err = in.local(explicit)
 	}
 	if err != nil {
 		l.Refused = err.Error()
@@ -69,28 +75,29 @@ func (l localCall) payload() *commonpb.Payload {
 
 // checkShown refuses arguments of which a local body sees more than JSON shows, unless the
 // policy or the workflow says what counts.
-func (p *plan) checkShown(args []any, explicit string) error {
-	if p.Key.set || explicit != "" {
+func (in *input) checkShown(explicit string) error {
+	if in.plan.Key.set || explicit != "" {
 		return nil
 	}
-	in, err := p.keyable(args)
+	list, err := in.plan.keyable(in.args)
 	if err == nil {
-		err = primitives.CheckShown(in)
+		err = primitives.CheckShown(list)
 	}
 	return err
 }
 
-// localInput is the digest of the arguments of a local activity.
-func (p *plan) localInput(args []any, explicit string) (string, error) {
-	whole, err := p.whole(args)
+// local is the digest of the arguments of a local activity, and of what picks a key.
+func (in *input) local(explicit string) (string, error) {
+	digest, err := in.digest()
+	whole := digest.Fingerprint().String()
 	switch {
 	case explicit != "":
-		return "explicit " + explicit + " " + whole.String(), nil
-	case p.Key.set:
-		picked, err := p.pickedKey(args)
-		return picked + " " + whole.String(), err
+		return "explicit " + explicit + " " + whole, nil
+	case in.plan.Key.set:
+		picked, err := in.pickedKey()
+		return picked + " " + whole, err
 	}
-	return whole.String(), err
+	return whole, err
 }
 
 // localFromHeader is the call that the workflow's code has made. A header that is not

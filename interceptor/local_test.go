@@ -132,8 +132,8 @@ func TestTheLocalHeaderIsAWireFormat(t *testing.T) {
 	t.Parallel()
 	p := Policy{Scope: ScopeRun, Key: KeyFrom(func(c charge) any { return c.Order }), Resource: ResourceFrom(func(c charge) string { return c.Order })}
 	require.JSONEq(t, `{"version":"fencekit/call/1","type":"a","number":1,
-		"input":"v1:key:f3fd67e23ef93d0fff97bfb499a9d42bfd2e0d9c9b36b51b7fd5137c190a7196 fb2b88822298655c88e01e6dfea4a0a062d9281d8d0dfdf2c50aa5ed1c58c612",
-		"key":"v1:key:f3fd67e23ef93d0fff97bfb499a9d42bfd2e0d9c9b36b51b7fd5137c190a7196",
+		"input":"v1:key:2ed063e56b29c3ddfa5803b748b1cd1aff385f7347b9888010daeb9bfb25c22a fb2b88822298655c88e01e6dfea4a0a062d9281d8d0dfdf2c50aa5ed1c58c612",
+		"key":"v1:key:2ed063e56b29c3ddfa5803b748b1cd1aff385f7347b9888010daeb9bfb25c22a",
 		"compared":"whole:fb2b88822298655c88e01e6dfea4a0a062d9281d8d0dfdf2c50aa5ed1c58c612","resource":"QTE="}`,
 		string(localCalls{}.header(&plan{Policy: p}, "a", []any{charge{Order: "A1"}}, "").GetData()))
 }

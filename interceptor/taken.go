@@ -23,10 +23,34 @@ const (
 	comparedPicked = "picked"
 )
 
-// take computes it. explicit is the key of the workflow's own, or empty.
-func (p *plan) take(args []any, explicit string) (t taken, err error) {
+// input is the arguments of a call, as a policy takes from them.
+type input struct {
+	plan *plan
+	args []any
+	most int // bytes of the largest that is hashed; 0: what primitives.NewInput says
+
+	asked bool
+	whole primitives.Input // once it was asked for
+	err   error
+}
+
+// digest is that of all arguments.
+func (in *input) digest() (primitives.Input, error) {
+	if !in.asked {
+		in.asked = true
+		var list []any
+		if list, in.err = in.plan.keyable(in.args); in.err == nil {
+			in.whole, in.err = primitives.NewInput(list, in.most)
+		}
+	}
+	return in.whole, in.err
+}
+
+// take computes what the policy takes. explicit is the key of the workflow's own, or empty.
+func (in *input) take(explicit string) (t taken, err error) {
+	p := in.plan
 	if p.Resource.set {
-		name, err := p.Resource.of(args)
+		name, err := p.Resource.of(in.args)
 		if err != nil {
 			return t, fmt.Errorf("the function of Policy.Resource: %w", err)
 		}
@@ -41,85 +65,78 @@ func (p *plan) take(args []any, explicit string) (t taken, err error) {
 	case explicit != "":
 		t.Key = "explicit " + explicit
 	case p.Key.set:
-		if t.Key, err = p.pickedKey(args); err != nil {
+		if t.Key, err = in.pickedKey(); err != nil {
 			return t, err
 		}
 	default:
-		t.Key, err = p.wholeKey(args)
+		t.Key, err = in.wholeKey()
 		return t, err
 	}
-	return p.compare(t, args)
+	return in.compare(t)
 }
 
 // compare adds what must be equal beside the key. What the policy does not name cannot
 // fail the call.
-func (p *plan) compare(t taken, args []any) (taken, error) {
+func (in *input) compare(t taken) (taken, error) {
+	p := in.plan
 	switch {
 	case p.Compare.nothing:
 		return t, nil
 	case p.Compare.set:
-		v, err := p.Compare.of(args)
-		if err != nil {
-			return t, fmt.Errorf("the function of Policy.Compare: %w", err)
-		}
-		f, err := primitives.NewInput([]any{v})
-		t.Compared = f.Of(comparedPicked).String()
+		picked, err := in.picked("Compare", p.Compare.picker)
+		t.Compared = picked.Fingerprint().Of(comparedPicked).String()
 		return t, err
 	}
-	whole, err := p.whole(args)
-	t.Compared, t.Unchecked = whole.Of(comparedWhole).String(), err != nil
+	whole, err := in.digest()
+	t.Compared, t.Unchecked = whole.Fingerprint().Of(comparedWhole).String(), err != nil
 	return t, nil
 }
 
-// pickedKey is the digest of what the key function picks.
-func (p *plan) pickedKey(args []any) (string, error) {
-	v, err := p.Key.of(args)
+// picked is the digest of what a function of the policy picks.
+func (in *input) picked(field string, p picker[any]) (primitives.Input, error) {
+	v, err := p.of(in.args)
 	if err != nil {
-		return "", fmt.Errorf("the function of Policy.Key: %w", err)
+		return primitives.Input{}, fmt.Errorf("the function of Policy.%s: %w", field, err)
 	}
-	k, err := primitives.NewInputKey("key", []any{v})
+	return primitives.NewInput([]any{v}, in.most)
+}
+
+func (in *input) pickedKey() (string, error) {
+	picked, err := in.picked("Key", in.plan.Key.picker)
+	if err != nil {
+		return "", err
+	}
+	k, err := picked.Key("key")
 	return k.String(), err
 }
 
 // wholeKey is the digest of the whole input. With nothing else to tell operations
 // apart, it must tell something itself.
-func (p *plan) wholeKey(args []any) (string, error) {
-	in, err := p.keyable(args)
-	if err != nil {
-		return "", err
+func (in *input) wholeKey() (string, error) {
+	whole, err := in.digest()
+	if err != nil || in.plan.Scope != ScopeNamespace {
+		return whole.Fingerprint().String(), err
 	}
-	if p.Scope == ScopeNamespace {
-		k, err := primitives.NewInputKey("input", in)
-		return k.String(), err
-	}
-	f, err := primitives.NewInput(in)
-	return f.String(), err
-}
-
-func (p *plan) whole(args []any) (primitives.Fingerprint, error) {
-	in, err := p.keyable(args)
-	if err != nil {
-		return primitives.Fingerprint{}, err
-	}
-	return primitives.NewInput(in)
+	k, err := whole.Key("input")
+	return k.String(), err
 }
 
 // keyable is the arguments as primitives.NewInput must see them: by pointers that keep
 // the types of the parameters, and raw payloads by their content.
 func (p *plan) keyable(args []any) ([]any, error) {
-	in := make([]any, 0, len(args))
+	list := make([]any, 0, len(args))
 	for i, arg := range args {
 		raw, ok, err := payloadsOf(arg)
 		switch {
 		case err != nil:
 			return nil, err
 		case ok:
-			in = append(in, raw...)
+			list = append(list, raw...)
 		default:
-			in = append(in, p.typed(i, arg))
+			list = append(list, p.typed(i, arg))
 		}
 	}
-	return in, nil
+	return list, nil
 }
 
 // typed is a pointer to an argument, as its parameter holds it. Where that is not known,

@@ -134,7 +134,8 @@ func (c *call) undoable(name string) (*plan, error) {
 
 // other is what a call of another activity, in the same workflow and run, asks for.
 func (c *call) other(name string, p *plan, args []any, explicit string) (op primitives.Op, err error) {
-	t, err := p.take(args, explicit)
+	in := input{plan: p, args: args}
+	t, err := in.take(explicit)
 	if err != nil {
 		return op, err
 	}

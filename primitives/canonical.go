@@ -12,8 +12,11 @@ import (
 	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
-// boundedText is an [io.Writer] that refuses more than [MaxKeyPayload] bytes.
-type boundedText struct{ b []byte }
+// boundedText is an [io.Writer] that refuses more than `most` bytes.
+type boundedText struct {
+	b    []byte
+	most int
+}
 
 const maxPooledText = 64 << 10
 
@@ -51,7 +54,7 @@ func digestOf(frame []byte, payload any, need emptiness) ([32]byte, error) {
 // digestText hashes frame and the text that write has written.
 func digestText(frame []byte, write func(*boundedText) error) (sum [32]byte, err error) {
 	text := texts.Get().(*boundedText) //nolint:errcheck // the pool holds nothing else
-	text.b = text.b[:0]
+	text.b, text.most = text.b[:0], MaxKeyPayload
 	defer func() {
 		if cause := recover(); cause != nil {
 			sum, err = [32]byte{}, panicError(cause)
@@ -101,9 +104,9 @@ func (t *boundedText) normalize() (content bool, err error) {
 }
 
 func (t *boundedText) Write(p []byte) (int, error) {
-	if size := len(t.b) + len(p); size > MaxKeyPayload {
+	if size := len(t.b) + len(p); size > t.most {
 		return 0, &KeyError{Reason: fmt.Sprintf(
-			"the payload has at least %d bytes of JSON, over the limit of %d", size, MaxKeyPayload)}
+			"the payload has at least %d bytes of JSON, over the limit of %d", size, t.most)}
 	}
 	t.b = append(t.b, p...)
 	return len(p), nil

@@ -1,7 +1,9 @@
 package primitives
 
 import (
+	"crypto/sha256"
 	stdjson "encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"sync"
@@ -15,47 +17,40 @@ const (
 	inputKeyDomain = "fencekit/input-key/v1\n"
 )
 
-// NewInput hashes the arguments of a call, so that the same input gives the same
-// fingerprint on every way to the function, and over releases of the program that add
-// fields to a struct. [NewKey] is exact; here two inputs are equal if a function that
-// decodes them cannot tell them apart:
+// Input is the digest of the arguments of a call, by [NewInput].
+type Input struct {
+	args    []any
+	digest  [32]byte
+	content bool // something in it tells it from nothing
+}
+
+// NewInput hashes the arguments of a call, so that the same input gives the same digest
+// on every way to the function, and over releases of the program that add fields to a
+// struct. [NewKey] is exact; here two inputs are equal if a function that decodes them
+// cannot tell them apart:
 //   - A field of a struct at its zero value counts as no field: the Go zero value, a
 //     slice, map or string of length 0, a struct of such fields, or what a method
 //     IsZero() bool says, which is asked before any other method of the value. A
 //     pointer that is not nil counts, whatever it points to. An argument at its zero
 //     value counts as null, and at the end of the list as no argument.
-//   - What an interface without methods holds is untyped: it counts as the text that encoding/json
-//     writes of it, in which a nil slice or map is null, zero fields are there, and a
-//     method with a pointer receiver may not be called.
-//   - All else counts as for [NewKey], and is refused as there.
+//   - What an interface without methods holds is untyped: it counts as the text that
+//     encoding/json writes of it, in which a nil slice or map is null, zero fields are
+//     there, and a method with a pointer receiver may not be called.
+//   - All else counts as for [NewKey], and is refused as there, as a [*KeyError].
 //
 // An argument that is a pointer counts as what it points to. Pass a pointer to an
-// interface for an argument that is untyped itself.
-func NewInput(args []any) (Fingerprint, error) {
-	sum, _, err := digestOfInput([]byte(inputDomain), args)
-	return Fingerprint{digest: sum}, err
-}
-
-// NewInputKey derives a key from the arguments of a call by the rules of [NewInput].
-// Whether they identify anything is judged by those of NewKey: a field that is there,
-// as in {"page": 0}, does.
-func NewInputKey(namespace string, args []any) (Key, error) {
-	if reason := namespaceFault(namespace); reason != "" {
-		return Key{}, &KeyError{Reason: reason}
+// interface for an argument that is untyped itself. most is the largest JSON text that is
+// hashed, in bytes, up to [MaxKeyPayload]; 0 stands for that.
+func NewInput(args []any, most int) (Input, error) {
+	if most < 0 || most > MaxKeyPayload {
+		return Input{}, &OptionError{"most", fmt.Sprintf("%d is outside 0 to %d bytes", most, MaxKeyPayload)}
 	}
-	frame := append([]byte(inputKeyDomain), byte(len(namespace)))
-	sum, content, err := digestOfInput(append(frame, namespace...), args)
-	if err == nil && !content {
-		_, err = NewKey(namespace, args)
-	}
-	if err != nil {
-		return Key{}, err
-	}
-	return Key{namespace, sum}, nil
-}
-
-func digestOfInput(frame []byte, args []any) (sum [32]byte, content bool, err error) {
-	sum, err = digestText(frame, func(t *boundedText) error {
+	in := Input{args: args}
+	var err error
+	in.digest, err = digestText([]byte(inputDomain), func(t *boundedText) error {
+		if most > 0 {
+			t.most = most
+		}
 		if fault := inspectPayload(args); fault != nil {
 			return fault
 		}
@@ -64,10 +59,33 @@ func digestOfInput(frame []byte, args []any) (sum [32]byte, content bool, err er
 			return encodingError(err)
 		}
 		var err error
-		content, err = t.normalize()
+		in.content, err = t.normalize()
 		return err
 	})
-	return sum, content, err
+	if err != nil {
+		return Input{}, err
+	}
+	return in, nil
+}
+
+// Fingerprint is the digest as a fingerprint.
+func (in Input) Fingerprint() Fingerprint { return Fingerprint{digest: in.digest} }
+
+// Key derives a key from the digest. An input that identifies nothing is a [*KeyError];
+// that is judged by the rules of [NewKey], so that a field that is there does, as in
+// {"page": 0}. The arguments must not have changed since NewInput.
+func (in Input) Key(namespace string) (Key, error) {
+	if reason := namespaceFault(namespace); reason != "" {
+		return Key{}, &KeyError{Reason: reason}
+	}
+	if !in.content {
+		if _, err := NewKey(namespace, in.args); err != nil {
+			return Key{}, err
+		}
+	}
+	frame := append([]byte(inputKeyDomain), byte(len(namespace)))
+	frame = append(frame, namespace...)
+	return Key{namespace, sha256.Sum256(append(frame, in.digest[:]...))}, nil
 }
 
 // inputWriter writes values by the rules of [NewInput]. Values without parts are
@@ -97,13 +115,13 @@ func (w inputWriter) arguments(args []any) error {
 
 func (w inputWriter) value(v reflect.Value) error {
 	if v.Kind() == reflect.Interface {
-		if hasOwnForm(v.Type()) && !v.IsNil() { // it is declared as something that writes itself
+		if inputFactsOf(v.Type()).own && !v.IsNil() { // it is declared as something that writes itself
 			return w.value(v.Elem())
 		}
 		return w.untyped(v)
 	}
-	if !isTaken(v.Type()) {
-		return json.MarshalEncode(w.Encoder, v.Interface(), encoding)
+	if f := inputFactsOf(v.Type()); !f.taken {
+		return w.leaf(v, f)
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -118,6 +136,23 @@ func (w inputWriter) value(v reflect.Value) error {
 	default: // a slice or an array
 		return w.list(v.Len(), func(i int) error { return w.value(v.Index(i)) })
 	}
+}
+
+// leaf writes a value that is not taken apart. The most common ones need no detour.
+func (w inputWriter) leaf(v reflect.Value, f *inputFacts) error {
+	if !f.own {
+		switch v.Kind() {
+		case reflect.String:
+			return w.WriteToken(jsontext.String(v.String()))
+		case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+			return w.WriteToken(jsontext.Int(v.Int()))
+		case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+			return w.WriteToken(jsontext.Uint(v.Uint()))
+		case reflect.Bool:
+			return w.WriteToken(jsontext.Bool(v.Bool()))
+		}
+	}
+	return json.MarshalEncode(w.Encoder, v.Interface(), encoding)
 }
 
 // untyped writes what an interface holds as encoding/json does, whose text is all that
@@ -166,7 +201,7 @@ func (w inputWriter) members(v reflect.Value) error {
 
 // memberName is the name that the JSON library gives to a map's key.
 func memberName(key reflect.Value) (string, error) {
-	if key.Kind() == reflect.String && !hasOwnForm(key.Type()) {
+	if key.Kind() == reflect.String && !inputFactsOf(key.Type()).own {
 		return key.String(), nil
 	}
 	one := reflect.MakeMap(reflect.MapOf(key.Type(), reflect.TypeFor[bool]()))
@@ -217,7 +252,8 @@ func isZero(v reflect.Value) bool {
 	if v.IsZero() {
 		return true
 	}
-	if reflect.PointerTo(v.Type()).Implements(zeroer) {
+	f := inputFactsOf(v.Type())
+	if f.zeroer {
 		p := reflect.New(v.Type())
 		p.Elem().Set(v)
 		return p.Interface().(interface{ IsZero() bool }).IsZero() //nolint:errcheck // it has just been asked
@@ -228,7 +264,7 @@ func isZero(v reflect.Value) bool {
 	case reflect.Float32, reflect.Float64: // -0, too
 		return v.Float() == 0
 	}
-	if hasOwnForm(v.Type()) { // zero may have several forms in Go, and has one text
+	if f.own { // zero may have several forms in Go, and has one text
 		zero := zeroText(v.Type())
 		return zero != "" && ownText(v) == zero
 	}
@@ -274,7 +310,7 @@ func ownText(v reflect.Value) (text string) {
 
 // isNull reports whether encoding/json writes null for what an interface holds.
 func isNull(v reflect.Value) bool {
-	if hasOwnForm(v.Type()) || slices.Contains(rawTypes, v.Type()) {
+	if inputFactsOf(v.Type()).own {
 		text, err := stdjson.Marshal(v.Interface())
 		return err == nil && string(text) == "null"
 	}
@@ -296,21 +332,34 @@ func showsNothing(v reflect.Value) bool {
 	return true
 }
 
-var knownTaken sync.Map // reflect.Type to bool
-
-// isTaken reports whether values of t are taken apart: they may hold a struct or an
-// interface. What is in a form of its own is not.
-func isTaken(t reflect.Type) bool {
-	if taken, ok := knownTaken.Load(t); ok {
-		return taken.(bool) //nolint:errcheck // the map holds nothing else
-	}
-	taken := takes(t, map[reflect.Type]bool{})
-	knownTaken.Store(t, taken)
-	return taken
+// inputFacts is what the writer of an input needs to know of a type.
+type inputFacts struct {
+	own    bool // its methods write it, or it is JSON or a number as text
+	zeroer bool // it has a method IsZero
+	taken  bool // it is taken apart: its values may hold a struct or an interface
 }
 
-func takes(t reflect.Type, open map[reflect.Type]bool) bool {
-	if open[t] || hasOwnForm(t) || t == numberType || slices.Contains(rawTypes, t) {
+var knownInputFacts sync.Map // reflect.Type to *inputFacts
+
+func inputFactsOf(t reflect.Type) *inputFacts {
+	if f, ok := knownInputFacts.Load(t); ok {
+		return f.(*inputFacts) //nolint:errcheck // the map holds nothing else
+	}
+	f := &inputFacts{
+		own:    writesItself(t),
+		zeroer: reflect.PointerTo(t).Implements(zeroer),
+		taken:  isTaken(t, map[reflect.Type]bool{}),
+	}
+	knownInputFacts.Store(t, f)
+	return f
+}
+
+func writesItself(t reflect.Type) bool {
+	return hasOwnForm(t) || t == numberType || slices.Contains(rawTypes, t)
+}
+
+func isTaken(t reflect.Type, open map[reflect.Type]bool) bool {
+	if open[t] || writesItself(t) {
 		return open[t]
 	}
 	open[t] = true
@@ -318,7 +367,7 @@ func takes(t reflect.Type, open map[reflect.Type]bool) bool {
 	case reflect.Interface, reflect.Struct:
 		return true
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
-		return takes(t.Elem(), open)
+		return isTaken(t.Elem(), open)
 	}
 	return false
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,10 +23,10 @@ import (
 
 func input(t testing.TB, args ...any) Fingerprint {
 	t.Helper()
-	f, err := NewInput(args)
+	in, err := NewInput(args, 0)
 	require.NoError(t, err)
-	require.False(t, f.IsZero())
-	return f
+	require.False(t, in.Fingerprint().IsZero())
+	return in.Fingerprint()
 }
 
 // failsAtZero has a method that must not be called for a field that is not there.
@@ -187,20 +188,20 @@ func TestInputThatIsRefused(t *testing.T) {
 	for path, arg := range map[string]any{
 		"/0/Rates/0": &deep{[]any{1e300}}, "/0": ptr(math.NaN()), "/0/m": &map[string]any{"m": make(chan int)},
 	} {
-		_, err := NewInput([]any{arg})
+		_, err := NewInput([]any{arg}, 0)
 		var e *KeyError
 		require.ErrorAs(t, err, &e)
 		require.Equal(t, path, e.Path)
 	}
 	unknown := &commonpb.WorkflowExecution{WorkflowId: "w"}
 	unknown.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
-	_, err := NewInput([]any{&unknown})
+	_, err := NewInput([]any{&unknown}, 0)
 	require.ErrorContains(t, err, "this build does not know")
 	loop := []any{nil}
 	loop[0] = loop
-	_, err = NewInput([]any{&loop})
+	_, err = NewInput([]any{&loop}, 0)
 	require.ErrorContains(t, err, "refers to itself")
-	_, err = NewInput([]any{ptr(panicking{1})})
+	_, err = NewInput([]any{ptr(panicking{1})}, 0)
 	require.ErrorContains(t, err, "panicked")
 }
 
@@ -210,6 +211,30 @@ func (panicking) IsZero() bool { return false }
 
 func (panicking) MarshalJSON() ([]byte, error) { panic("no") }
 
+func inputKey(namespace string, args []any) (Key, error) {
+	in, err := NewInput(args, 0)
+	if err != nil {
+		return Key{}, err
+	}
+	return in.Key(namespace)
+}
+
+// What is larger than the caller has time for is refused before it is written.
+func TestAnInputHasABound(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("x", 1000)
+	_, err := NewInput([]any{&text}, 2000)
+	require.NoError(t, err)
+	_, err = NewInput([]any{&text, &text}, 2000)
+	require.ErrorContains(t, err, "over the limit of 2000")
+	_, err = NewInput([]any{&text, &text}, 0)
+	require.NoError(t, err)
+	for _, most := range []int{-1, MaxKeyPayload + 1} {
+		_, err = NewInput(nil, most)
+		require.ErrorIs(t, err, ErrInvalid)
+	}
+}
+
 // A key of the whole input identifies by what is there, at zero too.
 func TestInputKeys(t *testing.T) {
 	t.Parallel()
@@ -217,21 +242,21 @@ func TestInputKeys(t *testing.T) {
 		Page int
 		Text string
 	}
-	key, err := NewInputKey("input", []any{&page{}})
+	key, err := inputKey("input", []any{&page{}})
 	require.NoError(t, err)
-	again, err := NewInputKey("input", []any{&struct {
+	again, err := inputKey("input", []any{&struct {
 		page
 		Size int
 	}{}})
 	require.NoError(t, err)
 	require.Equal(t, key, again)
 	for _, args := range [][]any{{}, {nil}, {ptr("")}, {&struct{ Text string }{}}} {
-		_, err = NewInputKey("input", args)
+		_, err = inputKey("input", args)
 		require.ErrorContains(t, err, "identifies nothing")
 	}
-	_, err = NewInputKey("", []any{1})
+	_, err = inputKey("", []any{1})
 	require.ErrorContains(t, err, "namespace")
-	other, err := NewInputKey("other", []any{&page{Page: 1}})
+	other, err := inputKey("other", []any{&page{Page: 1}})
 	require.NoError(t, err)
 	require.NotEqual(t, key, other)
 }
