@@ -114,11 +114,11 @@ func TestTurnsThatAreOverAreForgotten(t *testing.T) {
 		r := newTurns(e)
 		turn := Turn{Term: time.Millisecond, Probe: time.Millisecond, Within: 24 * time.Hour}
 		for range 3 {
-			r.refused(e.key(), turn)
+			require.Positive(e, r.refused(e.key(), turn).Turn)
 		}
 		last := e.key()
 		eventually(e, "the turns to be over", func() bool {
-			r.refused(last, turn)
+			require.Positive(e, r.refused(last, turn).Turn)
 			left, err := e.rdb.ZCard(e.ctx(), e.store.names.resource("r").turns()).Result()
 			require.NoError(e, err)
 			return left == 1
