@@ -24,6 +24,9 @@ func (c *call) advice() (advice []string) {
 	say := func(format string, args ...any) { advice = append(advice, fmt.Sprintf(format, args...)) }
 	if !c.info.IsLocalActivity { // that is retried within its workflow task, by timeouts of seconds
 		c.adviseTimes(say)
+		if c.plan.Key.set && c.plan.Scope == ScopeExecution {
+			say("Key does nothing under ScopeExecution, where each call is an operation of its own: set Scope to say who shares the operation")
+		}
 	}
 	c.adviseAttempts(say)
 	return advice

@@ -26,6 +26,10 @@ func TestAdviceAtTheFirstCall(t *testing.T) {
 		want   []string // in the one line; none: no line
 	}{
 		{name: "all is well"},
+		{name: "a key that does nothing", policy: interceptor.Policy{Key: interceptor.KeyFrom(func(s string) any { return s })},
+			want: []string{"Key does nothing under ScopeExecution"}},
+		{name: "a local key", policy: interceptor.Policy{Key: interceptor.KeyFrom(func(s string) any { return s })},
+			edit: func(p *plan) { p.Local = true }},
 		{name: "retention", policy: interceptor.Policy{Retention: 5 * time.Minute},
 			want: []string{"Retention of 5m0s ends before ScheduleToClose of 1h0m0s"}},
 		{name: "unlimited", edit: func(p *plan) { p.Options.ScheduleToCloseTimeout = 0 },
