@@ -32,7 +32,7 @@ func FencekitKey(namespace string, payload map[string]any) (string, error) {
 	if reason := namespaceFault(namespace); reason != "" {
 		return "", &KeyError{Reason: reason}
 	}
-	var text boundedText
+	text := boundedText{most: MaxKeyPayload}
 	p := pythonWriter{jsontext.NewEncoder(&text)}
 	if err := p.value(reflect.ValueOf(payload)); err != nil {
 		return "", p.locate(err)
