@@ -107,7 +107,10 @@ func (in *input) pickedKey() (string, error) {
 		return "", err
 	}
 	k, err := picked.Key("key")
-	return k.String(), err
+	if err != nil {
+		return "", fmt.Errorf("what the function of Policy.Key returned: %w", err)
+	}
+	return k.String(), nil
 }
 
 // wholeKey is the digest of the whole input. With nothing else to tell operations

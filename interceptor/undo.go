@@ -2,6 +2,7 @@ package interceptor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -62,8 +63,12 @@ func (u Undone) IdempotencyKey(name string) (string, error) { return idempotency
 //   - It does not FailOpen: a body that runs unguarded does not know what was undone.
 //   - ctx is that of a guarded body that was begun with Redis.
 //
-// Arguments without a safe key are a *primitives.KeyError. Other errors are those of
-// primitives.Store.Status.
+// A call that has failed as [TypeMismatch] has not happened, and its key is that of another
+// call, which must not be undone: Undo then returns an error that matches
+// primitives.ErrMismatch, and there is nothing to take back. It is final if the body returns
+// it. Arguments without a safe key are a *primitives.KeyError. Other errors are those of
+// primitives.Store.Status. All but the first are retried if the body returns them, until a
+// release mends what is wrong: money is on the way.
 func Undo(ctx context.Context, activity any, args ...any) (Undone, error) {
 	return undo(ctx, activity, args, "")
 }
@@ -102,6 +107,10 @@ func undo(ctx context.Context, activity any, args []any, explicit string) (Undon
 			"of %s and that of %s differ for these calls: a call is undone under its own resource", name, c.info.ActivityType.Name)}
 	}
 	key, err := c.attempt.Undo(ctx, op)
+	var mismatch *primitives.MismatchError
+	if errors.As(err, &mismatch) {
+		err = never(TypeMismatch, primitives.ErrMismatch, fmt.Errorf("%w: the call to be undone has not happened, and what has is another one's", mismatch))
+	}
 	return Undone{key}, err
 }
 
@@ -141,6 +150,9 @@ func (c *call) other(name string, p *plan, args []any, explicit string) (op prim
 	}
 	id := identity{Namespace: c.info.Namespace, Type: name,
 		Workflow: c.info.WorkflowExecution.ID, Run: c.info.WorkflowExecution.RunID}
+	if op.Fingerprint, err = primitives.ParseFingerprint(t.Compared); err != nil {
+		return op, err
+	}
 	op.Resource = string(t.Resource)
 	op.Key, err = id.within(p.Scope, t.Key).key()
 	return op, err

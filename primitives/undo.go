@@ -51,7 +51,8 @@ func (u *undoes) add(key Key) error {
 // ([Attempt].Key): what it did is known by that.
 //
 // op must be under the resource of the claim, so that it cannot run meanwhile; only its
-// Key and Resource matter. It may be done, failed, interrupted, undone or unknown. One that
+// Key, Resource and Fingerprint matter: a record made from other input is a
+// [*MismatchError], for it is that of another call. It may be done, failed, interrupted, undone or unknown. One that
 // runs without a lease is a [*BusyError], here or from Complete. The [*OptionError] for
 // what breaks a rule names it; a claim made by [Store.TryBegin] has no lease and can undo
 // nothing.
@@ -72,6 +73,9 @@ func (c *Claim) Undo(ctx context.Context, op Op) (Key, error) {
 		return Key{}, &OptionError{"Key", "is that of the claim itself"}
 	}
 	r, err := c.store.Status(ctx, op)
+	if err == nil {
+		err = r.mismatch(op)
+	}
 	if err != nil {
 		return Key{}, err
 	}

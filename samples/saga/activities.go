@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencekit/fencekit-go/interceptor"
 	pgxfence "github.com/fencekit/fencekit-go/pgx"
+	"github.com/fencekit/fencekit-go/primitives"
 )
 
 // Activities move money.
@@ -80,6 +81,9 @@ func (a *Activities) Deposit(ctx context.Context, t Transfer) error {
 // UndoWithdraw undoes Withdraw.
 func (a *Activities) UndoWithdraw(ctx context.Context, t Transfer) error {
 	undone, err := interceptor.Undo(ctx, a.Withdraw, t)
+	if errors.Is(err, primitives.ErrMismatch) {
+		return nil // another transfer has this id, and this one has not happened
+	}
 	if err != nil {
 		return err
 	}
@@ -89,6 +93,9 @@ func (a *Activities) UndoWithdraw(ctx context.Context, t Transfer) error {
 // UndoDeposit undoes Deposit.
 func (a *Activities) UndoDeposit(ctx context.Context, t Transfer) error {
 	undone, err := interceptor.Undo(ctx, a.Deposit, t)
+	if errors.Is(err, primitives.ErrMismatch) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -56,6 +56,30 @@ func TestASagaThatWasUndoneIsDoneAgain(t *testing.T) {
 	}
 }
 
+// N15: one id with another amount is another transfer, which has not happened: its
+// compensations leave the first one alone.
+func TestAnotherTransferOfOneIDUndoesNothing(t *testing.T) {
+	t.Parallel()
+	s := stack.ForTest(t, stack.Config{Temporal: true, Postgres: true})
+	require.NoError(t, saga.Prepare(t.Context(), s.Postgres))
+	require.NoError(t, saga.Open(t.Context(), s.Postgres, "al"))
+	queue := stack.Unique(saga.TaskQueue)
+	acts := &saga.Activities{DB: s.Postgres}
+	kit, err := interceptor.New(interceptor.Options{
+		Redis: s.Redis, Store: primitives.Options{Prefix: queue}, Guards: saga.Guards(acts),
+	})
+	require.NoError(t, err)
+	c := s.WorkForTest(t, queue, kit, func(w worker.Registry) { saga.Register(w, acts) })
+	transfer := saga.Transfer{ID: queue, From: "jo", To: "al", Cents: 100}
+	require.NoError(t, submit(t, c, queue, transfer))
+	transfer.Cents = 50
+	require.ErrorContains(t, submit(t, c, queue, transfer), interceptor.TypeMismatch)
+	require.Equal(t, []int64{400, 100}, balances(t, s.Postgres))
+	transfer.Cents = 100
+	require.NoError(t, submit(t, c, queue, transfer))
+	require.Equal(t, []int64{400, 100}, balances(t, s.Postgres))
+}
+
 func submit(t *testing.T, c client.Client, queue string, transfer saga.Transfer) error {
 	t.Helper()
 	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: transfer.WorkflowID(), TaskQueue: queue}, saga.Move, transfer)

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/fencekit/fencekit-go/samples/internal/stack"
@@ -17,7 +18,8 @@ func main() {
 	flag.Parse()
 	stack.Run(func(ctx context.Context, c client.Client) error {
 		t := saga.Transfer{ID: *id, From: "jo", To: "al", Cents: 100}
-		run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: t.WorkflowID(), TaskQueue: saga.TaskQueue}, saga.Move, t)
+		run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: t.WorkflowID(), TaskQueue: saga.TaskQueue,
+			WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY}, saga.Move, t) // what has succeeded is not undone
 		if err != nil {
 			return err
 		}
