@@ -38,18 +38,22 @@ const (
 	// server's timer to the lease.
 	margin = 50 * time.Millisecond
 
-	// Nobody is told to come back later than this, or, with unlimited attempts, than a
-	// minute, or as long again as the call has waited so far.
+	// Nobody is told to come back later than this because of others, or, with unlimited
+	// attempts, than five seconds, or as long again as the call has waited so far: whoever
+	// was before it may be done sooner, or gone.
 	latest         = time.Hour
-	latestOfFreely = time.Minute
+	latestOfFreely = 5 * time.Second
 )
 
 // comeBack is when to ask again.
 func (c *call) comeBack(b *primitives.BusyError) time.Duration {
 	free := c.untilFree(b.Remaining)
 	switch {
-	case b.Turn == 0: // for the result of the same operation, or after a wait in line
-		return free + time.Duration(b.Ahead)*c.term() + rand.N(free/10+margin)
+	case b.Turn == 0 && b.Ahead > 0 && c.plan.Resource.set: // after a wait in line
+		behind := min(time.Duration(b.Ahead)*c.term(), c.latest())
+		return max(free, behind) + rand.N(free/10+margin)
+	case b.Turn == 0: // for the result of the same operation
+		return free + rand.N(free/10+margin)
 	case b.Turn >= c.turn.Within: // the crowd is too large for a turn of its own
 		return free + rand.N(max(c.turn.Within-free, margin))
 	}
@@ -91,14 +95,23 @@ func (c *call) itsTurn() (t primitives.Turn) {
 	if !c.plan.Resource.set || !c.freely() && c.more() < 1 {
 		return t
 	}
-	t.Term, t.Within = c.term(), latest
+	t.Term, t.Within = c.term(), c.latest()
 	if c.freely() {
-		t.Probe, t.Within = max(c.waited(), time.Millisecond), max(c.waited(), latestOfFreely)
-	}
-	if left, bounded := c.left(); bounded {
-		t.Within = max(min(t.Within, left*3/4), time.Millisecond)
+		t.Probe = max(c.waited(), time.Millisecond)
 	}
 	return t
+}
+
+// latest is how late the call may come back because of others.
+func (c *call) latest() time.Duration {
+	within := latest
+	if c.freely() {
+		within = max(c.waited(), latestOfFreely)
+	}
+	if left, bounded := c.left(); bounded {
+		within = max(min(within, left*3/4), time.Millisecond)
+	}
+	return within
 }
 
 // term is for how long the call will likely have the resource to itself. While this worker

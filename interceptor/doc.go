@@ -42,7 +42,7 @@
 // another and share its fencing tokens, so use one name for everything that writes the
 // same rows.
 //
-// What cannot be keyed safely in a wider scope (NaN, invalid UTF-8, an untyped number of
+// What cannot be keyed safely in a wider scope, or in a local activity (NaN, invalid UTF-8, an untyped number of
 // 2^53 or more, a struct that shows nothing, an empty key) fails the activity with
 // [TypeKeyError] before the body runs.
 //
@@ -124,10 +124,12 @@
 // # Order of interceptors
 //
 // The SDK calls interceptors in the order of the list. The key is made from the
-// arguments as this one sees them (those of a local activity as its workflow passes
-// them), so what changes arguments goes before it if the key shall follow, and so does a
-// tracing interceptor whose span shall get the attributes. What stands behind it does not
-// run on a replay, and sees the token.
+// arguments as this one sees them, so what changes arguments goes before it if the key
+// shall follow, and so does a tracing interceptor whose span shall get the attributes.
+// What stands behind it does not run on a replay, and sees the token. A local activity is
+// keyed where its call leaves the workflow, and there the SDK goes through the list from
+// its end: what changes the arguments of local calls goes behind this one, or the key does
+// not see it.
 //
 // What looks at results, or changes them (redaction), goes behind it: it gets the body's
 // own value, and what it returns is what is stored, replayed and sent. Before it, the

@@ -25,8 +25,9 @@ type (
 // its own making, in place of what Policy.Key picks; Policy.Scope says within what, so
 // it needs ScopeRun or wider: under ScopeExecution every call is an operation of its own
 // whatever its key, and one with a key fails as a [TypeKeyError]. A call of an activity
-// that no guard names is warned about, once for each type, where it runs. Use the returned context for one call: two calls of one activity
-// with one key are one operation, and with other input a mismatch.
+// that no guard names is warned about, once for each type, where it runs. Use the returned
+// context for one call: two calls of one activity with one key are one operation, and
+// with other input a mismatch.
 //
 //	ctx, err := interceptor.WithKey(ctx, "charge-A1")
 //	err = workflow.ExecuteActivity(ctx, acts.Charge, order).Get(ctx, nil)

@@ -32,6 +32,7 @@ type Interceptor struct {
 	converters converters
 	plugin     *temporal.SimplePlugin
 	unguarded  sync.Map // activity types, warned about because of a key that does nothing
+	unanswered moment   // a question to Temporal
 }
 
 var _ sdk.WorkerInterceptor = (*Interceptor)(nil)
@@ -139,7 +140,7 @@ func (k *Interceptor) warnOfKey(ctx context.Context, name string) {
 		return
 	}
 	safely(func() {
-		activity.GetLogger(ctx).Warn("fencekit: the workflow gives this call a key by WithKey, but no guard names the activity, so it is not guarded")
+		activity.GetLogger(ctx).Warn("fencekit: the workflow gives this call a key by WithKey, but no guard of this interceptor names the activity: the key does nothing here")
 	})
 }
 

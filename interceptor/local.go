@@ -47,12 +47,14 @@ type localCalls map[[2]string]int
 func (n localCalls) header(p *plan, name string, args []any, explicit string) *commonpb.Payload {
 	l := localCall{Version: localVersion, Type: name}
 	in := input{plan: p, args: args, most: mostOfLocal}
-	err := in.checkShown(explicit)
-	if err == nil {
-		l.taken, err = in.take(explicit)
-	}
-	if err == nil {
+	var err error
+	if l.taken, err = in.take(explicit); err == nil {
 		l.Input, err = in.local(explicit)
+	}
+	if _, large := in.digest(); large == nil {
+		if hidden := in.checkShown(explicit); hidden != nil {
+			err = hidden
+		}
 	}
 	if err != nil {
 		l.Refused = err.Error()

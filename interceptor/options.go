@@ -202,7 +202,9 @@ type Guard struct {
 
 // For guards an activity: its function, as given to the worker and to
 // workflow.ExecuteActivity, or the name that it is registered under, which it must be
-// if that is not the function's own. Build the guards in a function of the package, not
+// if that is not the function's own: with a prefix, for a struct that is registered with
+// one. A local call by function has the function's name all the same, as the SDK calls
+// it: name both, or call by the registered name. Build the guards in a function of the package, not
 // in a method of the activities' struct: the SDK registers every exported method as an
 // activity.
 func For(activity any, p Policy) Guard { return Guard{activity: activity, policy: p} }

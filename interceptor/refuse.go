@@ -31,7 +31,8 @@ const (
 	// Policy.StrictMemo or after an [Undo]. Retryable; the retry runs the body again.
 	TypeMemoNotStored = "fencekit.MemoNotStored"
 
-	// TypeKeyError: no key can be derived safely from the input. Not retryable.
+	// TypeKeyError: no key can be derived safely: from the input, or because the call has
+	// a key that does nothing, or lacks what identifies it. Not retryable.
 	TypeKeyError = "fencekit.KeyError"
 	// TypeMismatch: the key was used before, with other input. Not retryable.
 	TypeMismatch = "fencekit.Mismatch"

@@ -142,18 +142,15 @@ func (p *plan) keyable(args []any) ([]any, error) {
 	return list, nil
 }
 
-// typed is a pointer to an argument, as its parameter holds it. Where that is not known,
-// the argument's own type stands for it; but a float may then be an integer that was
-// rounded when it was decoded for an interface.
+// typed is a pointer to an argument, as its parameter holds it. Where that is not known, it
+// is the argument itself: an interface may hold it, so that 0, false and nothing differ, and
+// a float may be an integer that was rounded when it was decoded.
 func (p *plan) typed(i int, arg any) any {
 	t := reflect.TypeOf(arg)
-	if i < len(p.params) && (t == nil || t.AssignableTo(p.params[i])) {
-		t = p.params[i]
-	}
-	if _, float := arg.(float64); t == nil || float && i >= len(p.params) {
+	if i >= len(p.params) || t != nil && !t.AssignableTo(p.params[i]) {
 		return arg
 	}
-	to := reflect.New(t)
+	to := reflect.New(p.params[i])
 	if arg != nil {
 		to.Elem().Set(reflect.ValueOf(arg))
 	}

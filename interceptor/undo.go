@@ -61,12 +61,14 @@ func (u Undone) IdempotencyKey(name string) (string, error) { return idempotency
 //     operation was done again, would be a replay of its first.
 //   - The activity has a wider scope. Under ScopeExecution each call runs anyway.
 //   - It does not FailOpen: a body that runs unguarded does not know what was undone.
-//   - ctx is that of a guarded body that was begun with Redis.
+//   - ctx is that of a guarded body that was begun with Redis, before it has called
+//     [Pending].
 //
 // A call that has failed as [TypeMismatch] has not happened, and its key is that of another
 // call, which must not be undone: Undo then returns an error that matches
 // primitives.ErrMismatch, and there is nothing to take back. It is final if the body returns
-// it. Arguments without a safe key are a *primitives.KeyError. Other errors are those of
+// it. A call that runs without a lease, by primitives.Store.TryBegin, is a
+// *primitives.BusyError. Arguments without a safe key are a *primitives.KeyError. Other errors are those of
 // primitives.Store.Status. All but the first are retried if the body returns them, until a
 // release mends what is wrong: money is on the way.
 func Undo(ctx context.Context, activity any, args ...any) (Undone, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
@@ -26,21 +27,24 @@ const (
 	// lateAfter is how late an attempt may come without a question. Dispatch takes
 	// milliseconds.
 	lateAfter = 10 * time.Second
-	// askWithin is how long Temporal may take to answer.
+	// askWithin is how long Temporal may take to answer, where the attempt has that long.
 	askWithin = 5 * time.Second
+	// silence is for how long nobody is asked again after a question without an answer.
+	silence = 30 * time.Second
 )
 
 // givenUp is how an attempt ends that may not begin, and nil for all others. The local
 // clock can do no more than raise the question: the answer is Temporal's. An attempt that
 // nobody can be asked about begins.
 func (c *call) givenUp(ctx context.Context) error {
-	if c.info.IsLocalActivity || !c.late() { // Temporal knows no attempts of local activities
+	if c.info.IsLocalActivity || !c.late() || c.kit.unanswered.within(silence) { // Temporal knows no attempts of local activities
 		return nil
 	}
 	wanted, err := c.wanted(ctx, activity.GetClient(ctx))
 	switch {
 	case errors.Is(err, errMock): // there is no Temporal
 	case err != nil:
+		c.kit.unanswered.now()
 		safely(func() {
 			activity.GetLogger(ctx).Warn("fencekit: temporal could not say whether it still wants this late attempt, which begins", "Error", err)
 		})
@@ -79,7 +83,7 @@ func (c *call) wanted(ctx context.Context, by client.Client) (yes bool, err erro
 	if mocked(by) {
 		return false, errMock
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.askWithin())
 	defer cancel()
 	open, attempt, started, err := c.current(ctx, by)
 	var none *serviceerror.NotFound
@@ -89,6 +93,17 @@ func (c *call) wanted(ctx context.Context, by client.Client) (yes bool, err erro
 	// A reset sets the number back to 1, so two attempts may share it. A paused or
 	// canceled attempt is still one, as long as it is the one that was started.
 	return open && attempt == c.info.Attempt && sameTime(started, c.info.StartedTime), err
+}
+
+// askWithin leaves the body most of the time that it has if it is wanted.
+func (c *call) askWithin() time.Duration {
+	within := askWithin
+	for _, timeout := range []time.Duration{c.info.StartToCloseTimeout, c.info.HeartbeatTimeout} {
+		if timeout > 0 {
+			within = min(within, timeout/4)
+		}
+	}
+	return within
 }
 
 // current is the newest attempt of the activity; one that waits to be started has no
@@ -109,13 +124,36 @@ func (c *call) current(ctx context.Context, from client.Client) (open bool, atte
 	if d.GetWorkflowExecutionInfo() == nil {
 		return false, 0, time.Time{}, errors.New("the answer says nothing of the workflow")
 	}
-	open = d.GetWorkflowExecutionInfo().GetStatus() == enums.WORKFLOW_EXECUTION_STATUS_RUNNING
+	open = !closed(d.GetWorkflowExecutionInfo().GetStatus())
 	for _, a := range d.GetPendingActivities() {
 		if a.GetActivityId() == c.info.ActivityID {
 			return open, a.GetAttempt(), a.GetLastStartedTime().AsTime(), nil
 		}
 	}
 	return false, 0, time.Time{}, nil
+}
+
+// closed reports whether nothing of a workflow goes on. One that is paused may.
+func closed(s enums.WorkflowExecutionStatus) bool {
+	switch s {
+	case enums.WORKFLOW_EXECUTION_STATUS_COMPLETED, enums.WORKFLOW_EXECUTION_STATUS_FAILED, enums.WORKFLOW_EXECUTION_STATUS_CANCELED,
+		enums.WORKFLOW_EXECUTION_STATUS_TERMINATED, enums.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, enums.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		return true
+	}
+	return false
+}
+
+// moment is when something happened last.
+type moment struct{ at atomic.Pointer[time.Time] }
+
+func (m *moment) now() {
+	t := time.Now()
+	m.at.Store(&t)
+}
+
+func (m *moment) within(d time.Duration) bool {
+	t := m.at.Load()
+	return t != nil && time.Since(*t) < d
 }
 
 // sameTime compares two times that a server may have stored more or less exactly.

@@ -43,8 +43,9 @@ func (c *Claim) fp() string {
 // Complete stores memo as the result of the operation, and gives up the lease. It
 // works on a context that has ended, and after the lease has ended too, as long as
 // nobody else has begun the operation: then it returns a [*SupersededError] and
-// stores nothing. What [Claim.Undo] has noted becomes undone in the same step. Repeating it succeeds. A memo above the limit of the guard is not
-// kept: the operation is done, and later calls get a [*ResultUnavailableError].
+// stores nothing. What [Claim.Undo] has noted becomes undone in the same step. Repeating
+// it succeeds. A memo above the limit of the guard is not kept: the operation is done,
+// and later calls get a [*ResultUnavailableError].
 //
 // After [ErrUnavailable] the memo may or may not be stored; call Complete again.
 func (c *Claim) Complete(ctx context.Context, memo []byte) error {

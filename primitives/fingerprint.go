@@ -23,7 +23,8 @@ func NewFingerprint(payload any) (Fingerprint, error) {
 	return Fingerprint{digest: sum}, err
 }
 
-// Of says what f is a fingerprint of, in 1 to 16 lower-case letters, as in "whole".
+// Of says what f is a fingerprint of, in 1 to 16 lower-case letters, as in "whole"; an [Op]
+// with another kind is an [*OptionError].
 // Two fingerprints of different kinds are not compared, so that a program may change
 // what it compares while records of the other kind are kept.
 func (f Fingerprint) Of(kind string) Fingerprint {

@@ -3,10 +3,10 @@ package primitives
 import (
 	"crypto/sha256"
 	stdjson "encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
-	"slices"
-	"sync"
+	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -16,6 +16,22 @@ const (
 	inputDomain    = "fencekit/input/v1\n"
 	inputKeyDomain = "fencekit/input-key/v1\n"
 )
+
+// bytesPerStep is how many bytes of text are reckoned for each value that is looked at
+// before it is written.
+const bytesPerStep = 8
+
+// inputEncoding differs from that of a key where encoding/json does.
+var inputEncoding = json.JoinOptions(encoding, json.WithMarshalers(json.JoinMarshalers(
+	json.MarshalToFunc(writeNumberOrZero), json.MarshalToFunc(writeMessage))))
+
+// writeNumberOrZero writes an empty json.Number as encoding/json does.
+func writeNumberOrZero(enc *jsontext.Encoder, n stdjson.Number) error {
+	if n == "" {
+		n = "0"
+	}
+	return writeNumber(enc, n)
+}
 
 // Input is the digest of the arguments of a call, by [NewInput].
 type Input struct {
@@ -29,18 +45,22 @@ type Input struct {
 // struct. [NewKey] is exact; here two inputs are equal if a function that decodes them
 // cannot tell them apart:
 //   - A field of a struct at its zero value counts as no field: the Go zero value, a
-//     slice, map or string of length 0, a struct of such fields, or what a method
-//     IsZero() bool says, which is asked before any other method of the value. A
-//     pointer that is not nil counts, whatever it points to. An argument at its zero
-//     value counts as null, and at the end of the list as no argument.
-//   - What an interface without methods holds is untyped: it counts as the text that
-//     encoding/json writes of it, in which a nil slice or map is null, zero fields are
-//     there, and a method with a pointer receiver may not be called.
+//     slice, map or string of length 0, a struct of such fields, and, of a type with a
+//     JSON or text form of its own, what its IsZero() bool says or what has the form of
+//     the zero value. A pointer that is not nil counts, whatever it points to. An
+//     argument at its zero value counts as null, and at the end of the list as no
+//     argument.
+//   - What an interface holds is untyped: it counts as the text that encoding/json writes
+//     of it, in which a nil slice or map is null, zero fields are there, and a method
+//     with a pointer receiver may not be called: where that hides fields, it is a
+//     [*KeyError]. An interface type that writes itself, such as proto.Message, is typed.
 //   - All else counts as for [NewKey], and is refused as there, as a [*KeyError].
 //
 // An argument that is a pointer counts as what it points to. Pass a pointer to an
-// interface for an argument that is untyped itself. most is the largest JSON text that is
-// hashed, in bytes, up to [MaxKeyPayload]; 0 stands for that.
+// interface for an argument that is untyped itself. One that is passed by its value has a
+// type that is not known for sure: of these only nil and a struct at zero count as null. most bounds the JSON text, as written
+// before it is made canonical, in bytes, up to [MaxKeyPayload]; 0 stands for that. Another
+// number is an [*OptionError].
 func NewInput(args []any, most int) (Input, error) {
 	if most < 0 || most > MaxKeyPayload {
 		return Input{}, &OptionError{"most", fmt.Sprintf("%d is outside 0 to %d bytes", most, MaxKeyPayload)}
@@ -51,11 +71,14 @@ func NewInput(args []any, most int) (Input, error) {
 		if most > 0 {
 			t.most = most
 		}
-		if fault := inspectPayload(args); fault != nil {
+		if fault := inspectBounded(args, most/bytesPerStep); fault != nil {
 			return fault
 		}
-		w := inputWriter{jsontext.NewEncoder(t)}
+		w := inputWriter{jsontext.NewEncoder(t), t.most}
 		if err := w.arguments(args); err != nil {
+			if fault, ok := errors.AsType[*KeyError](err); ok {
+				return fault
+			}
 			return encodingError(err)
 		}
 		var err error
@@ -90,23 +113,46 @@ func (in Input) Key(namespace string) (Key, error) {
 
 // inputWriter writes values by the rules of [NewInput]. Values without parts are
 // written by the JSON library.
-type inputWriter struct{ *jsontext.Encoder }
+type inputWriter struct {
+	*jsontext.Encoder
+
+	most int
+}
+
+// inside puts a parent's token before the path of an error.
+func inside(err error, token string) error {
+	if err == nil {
+		return nil
+	}
+	fault, ok := errors.AsType[*KeyError](err)
+	if !ok { // of the encoder, about what it was given last
+		fault = &KeyError{Reason: encodingReason(err), Err: err}
+	}
+	return fault.within(token)
+}
 
 func (w inputWriter) arguments(args []any) error {
-	values := make([]reflect.Value, len(args))
+	values := make([]reflect.Value, len(args)) // the zero Value for null
 	last := 0
 	for i, arg := range args {
-		if v := reflect.ValueOf(arg); v.Kind() == reflect.Pointer && !v.IsNil() {
-			values[i] = v.Elem()
-		} else {
-			values[i] = v
+		v := reflect.ValueOf(arg)
+		switch v.Kind() {
+		case reflect.Invalid:
+			continue
+		case reflect.Pointer:
+			if v.IsNil() || isZero(v.Elem()) {
+				continue
+			}
+			v = v.Elem()
+		case reflect.Struct:
+			if isZero(v) {
+				continue
+			}
 		}
-		if values[i].IsValid() && !isZero(values[i]) {
-			last = i + 1
-		}
+		values[i], last = v, i+1
 	}
 	return w.list(last, func(i int) error {
-		if !values[i].IsValid() || isZero(values[i]) {
+		if !values[i].IsValid() {
 			return w.WriteToken(jsontext.Null)
 		}
 		return w.value(values[i])
@@ -125,7 +171,7 @@ func (w inputWriter) value(v reflect.Value) error {
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
-		if v.IsNil() {
+		if isZero(v) {
 			return w.WriteToken(jsontext.Null)
 		}
 		return w.value(v.Elem())
@@ -152,20 +198,33 @@ func (w inputWriter) leaf(v reflect.Value, f *inputFacts) error {
 			return w.WriteToken(jsontext.Bool(v.Bool()))
 		}
 	}
-	return json.MarshalEncode(w.Encoder, v.Interface(), encoding)
+	if f.unordered {
+		return w.marshalOrdered(v)
+	}
+	return w.marshal(v, inputEncoding)
 }
 
-// untyped writes what an interface holds as encoding/json does, whose text is all that
-// travels of it.
-func (w inputWriter) untyped(v reflect.Value) error {
-	if v.IsNil() {
-		return w.WriteToken(jsontext.Null)
+// marshalOrdered writes a value whose own method may go through a map, which Go does in any
+// order: it is written several times.
+func (w inputWriter) marshalOrdered(v reflect.Value) error {
+	first := ownText(v)
+	for range triesOfOrder {
+		if ownText(v) != first {
+			return &KeyError{Reason: typeName(indirect(v.Type())) + " writes itself in another order each time"}
+		}
 	}
-	text, err := stdjson.Marshal(v.Interface())
-	if err != nil {
-		return &KeyError{Path: pointer(w.StackPointer()), Reason: "encoding/json cannot write what an interface holds", Err: err}
+	return w.marshal(v, inputEncoding)
+}
+
+const triesOfOrder = 8
+
+// marshal has the JSON library write a value.
+func (w inputWriter) marshal(v reflect.Value, options json.Options) error {
+	text := boundedText{most: w.most}
+	if err := json.MarshalWrite(&text, v.Interface(), options); err != nil {
+		return encodingError(err)
 	}
-	return w.WriteValue(text)
+	return w.WriteValue(text.b)
 }
 
 func (w inputWriter) list(n int, item func(int) error) error {
@@ -174,7 +233,7 @@ func (w inputWriter) list(n int, item func(int) error) error {
 	}
 	for i := range n {
 		if err := item(i); err != nil {
-			return err
+			return inside(err, strconv.Itoa(i))
 		}
 	}
 	return w.WriteToken(jsontext.EndArray)
@@ -187,13 +246,13 @@ func (w inputWriter) members(v reflect.Value) error {
 	for it := v.MapRange(); it.Next(); {
 		name, err := memberName(it.Key())
 		if err != nil {
-			return err
+			return inside(err, "*")
 		}
 		if err := w.WriteToken(jsontext.String(name)); err != nil {
-			return err
+			return inside(err, name)
 		}
 		if err := w.value(it.Value()); err != nil {
-			return err
+			return inside(err, name)
 		}
 	}
 	return w.WriteToken(jsontext.EndObject)
@@ -206,7 +265,7 @@ func memberName(key reflect.Value) (string, error) {
 	}
 	one := reflect.MakeMap(reflect.MapOf(key.Type(), reflect.TypeFor[bool]()))
 	one.SetMapIndex(key, reflect.ValueOf(true))
-	text, err := json.Marshal(one.Interface(), encoding)
+	text, err := json.Marshal(one.Interface(), inputEncoding)
 	if err != nil {
 		return "", err
 	}
@@ -217,7 +276,7 @@ func memberName(key reflect.Value) (string, error) {
 	for name := range names {
 		return name, nil
 	}
-	return "", nil // a key that is left out
+	return "", &KeyError{Reason: "a key of a map has no form in JSON"}
 }
 
 func (w inputWriter) fields(v reflect.Value) error {
@@ -230,144 +289,11 @@ func (w inputWriter) fields(v reflect.Value) error {
 			continue
 		}
 		if err := w.WriteToken(jsontext.String(m.name)); err != nil {
-			return err
+			return inside(err, m.name)
 		}
 		if err := w.value(field); err != nil {
-			return err
+			return inside(err, m.name)
 		}
 	}
 	return w.WriteToken(jsontext.EndObject)
-}
-
-var zeroer = reflect.TypeFor[interface{ IsZero() bool }]()
-
-// isZero reports whether a value counts as none. See [NewInput].
-func isZero(v reflect.Value) bool {
-	switch v.Kind() {
-	case reflect.Pointer:
-		return v.IsNil()
-	case reflect.Interface:
-		return v.IsNil() || isNull(v.Elem())
-	}
-	if v.IsZero() {
-		return true
-	}
-	f := inputFactsOf(v.Type())
-	if f.zeroer {
-		p := reflect.New(v.Type())
-		p.Elem().Set(v)
-		return p.Interface().(interface{ IsZero() bool }).IsZero() //nolint:errcheck // it has just been asked
-	}
-	switch v.Kind() {
-	case reflect.Slice, reflect.Map, reflect.String:
-		return v.Len() == 0
-	case reflect.Float32, reflect.Float64: // -0, too
-		return v.Float() == 0
-	}
-	if f.own { // zero may have several forms in Go, and has one text
-		zero := zeroText(v.Type())
-		return zero != "" && ownText(v) == zero
-	}
-	switch v.Kind() {
-	case reflect.Struct:
-		return showsNothing(v)
-	case reflect.Array:
-		for i := range v.Len() {
-			if !isZero(v.Index(i)) {
-				return false
-			}
-		}
-		return true
-	}
-	return false
-}
-
-var zeroTexts sync.Map // reflect.Type to string
-
-// zeroText is what the zero value of a type with a form of its own is written as; "" if
-// its methods fail.
-func zeroText(t reflect.Type) string {
-	if text, ok := zeroTexts.Load(t); ok {
-		return text.(string) //nolint:errcheck // the map holds nothing else
-	}
-	text := ownText(reflect.Zero(t))
-	zeroTexts.Store(t, text)
-	return text
-}
-
-func ownText(v reflect.Value) (text string) {
-	defer func() {
-		if recover() != nil {
-			text = ""
-		}
-	}()
-	b, err := json.Marshal(v.Interface(), encoding)
-	if err != nil {
-		return ""
-	}
-	return string(b)
-}
-
-// isNull reports whether encoding/json writes null for what an interface holds.
-func isNull(v reflect.Value) bool {
-	if inputFactsOf(v.Type()).own {
-		text, err := stdjson.Marshal(v.Interface())
-		return err == nil && string(text) == "null"
-	}
-	switch v.Kind() {
-	case reflect.Map, reflect.Slice:
-		return v.IsNil()
-	case reflect.Pointer, reflect.Interface:
-		return v.IsNil() || isNull(v.Elem())
-	}
-	return false
-}
-
-func showsNothing(v reflect.Value) bool {
-	for _, m := range membersOf(v.Type()).shown {
-		if field, err := v.FieldByIndexErr(m.index); err == nil && !isZero(field) {
-			return false
-		}
-	}
-	return true
-}
-
-// inputFacts is what the writer of an input needs to know of a type.
-type inputFacts struct {
-	own    bool // its methods write it, or it is JSON or a number as text
-	zeroer bool // it has a method IsZero
-	taken  bool // it is taken apart: its values may hold a struct or an interface
-}
-
-var knownInputFacts sync.Map // reflect.Type to *inputFacts
-
-func inputFactsOf(t reflect.Type) *inputFacts {
-	if f, ok := knownInputFacts.Load(t); ok {
-		return f.(*inputFacts) //nolint:errcheck // the map holds nothing else
-	}
-	f := &inputFacts{
-		own:    writesItself(t),
-		zeroer: reflect.PointerTo(t).Implements(zeroer),
-		taken:  isTaken(t, map[reflect.Type]bool{}),
-	}
-	knownInputFacts.Store(t, f)
-	return f
-}
-
-func writesItself(t reflect.Type) bool {
-	return hasOwnForm(t) || t == numberType || slices.Contains(rawTypes, t)
-}
-
-func isTaken(t reflect.Type, open map[reflect.Type]bool) bool {
-	if open[t] || writesItself(t) {
-		return open[t]
-	}
-	open[t] = true
-	switch t.Kind() {
-	case reflect.Interface, reflect.Struct:
-		return true
-	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
-		return isTaken(t.Elem(), open)
-	}
-	return false
 }

@@ -23,6 +23,7 @@ const (
 // that refer to themselves, also in fields that would be omitted.
 type inspector struct {
 	depth, steps int
+	most         int                // steps; 0: any number
 	met          map[reference]bool // true while it is open; nil if not watching
 	unfinished   bool
 }
@@ -35,12 +36,15 @@ type reference struct {
 	length int
 }
 
-func inspectPayload(payload any) *KeyError {
+func inspectPayload(payload any) *KeyError { return inspectBounded(payload, 0) }
+
+// inspectBounded gives up after `most` steps, if that is not 0.
+func inspectBounded(payload any, most int) *KeyError {
 	root := reflect.ValueOf(&payload).Elem()
 	w := new(inspector)
 	fault := w.inspect(root)
 	if w.unfinished {
-		w = &inspector{met: map[reference]bool{}}
+		w = &inspector{met: map[reference]bool{}, most: most}
 		fault = w.inspect(root)
 	}
 	if w.unfinished {
@@ -55,6 +59,9 @@ func (w *inspector) inspect(v reflect.Value) *KeyError {
 		return nil
 	}
 	w.steps++
+	if w.most > 0 && w.steps > w.most {
+		return &KeyError{Reason: fmt.Sprintf("it holds more than %d values, over the limit", w.most)}
+	}
 	if w.isLong() {
 		w.unfinished = true
 		return new(KeyError)

@@ -17,7 +17,7 @@ type members struct {
 }
 
 type member struct {
-	name   string // in JSON; of a hidden one, in Go
+	name   string // in JSON, or in Go where it has none there
 	index  []int
 	typ    reflect.Type
 	tagged bool
@@ -123,7 +123,8 @@ func holdsInput(outer reflect.Type, f reflect.StructField) bool {
 // tag "-", or shares its name with a field of a struct that is embedded in its own. A
 // function that gets the values themselves sees such a field, and the digests of
 // [NewInput] and [NewKey] do not. Types with a JSON or text form of their own are taken
-// by that; one that has it from an embedded field may have no other fields. What package sync defines, or has no size, is no input.
+// by that; one that has it from an embedded field may have no other fields. What package
+// sync defines, or has no size, is no input.
 func CheckShown(args []any) error {
 	for i, arg := range args {
 		if arg == nil {
@@ -136,38 +137,53 @@ func CheckShown(args []any) error {
 	if fault := inspectPayload(args); fault != nil { // the values may refer to themselves
 		return fault
 	}
-	if fault := partsShown(reflect.ValueOf(args)); fault != nil {
+	walk := shownWalk{met: map[reference]bool{}}
+	if fault := walk.parts(reflect.ValueOf(args)); fault != nil {
 		return fault
 	}
 	return nil
 }
 
-// valueShown checks the type of a value, and the types of what interfaces in it hold.
-func valueShown(v reflect.Value) *KeyError {
+// shownWalk walks values for what interfaces in them hold, each of them once.
+type shownWalk struct{ met map[reference]bool }
+
+// value checks the type of a value, and the types of what interfaces in it hold.
+func (w shownWalk) value(v reflect.Value) *KeyError {
 	if fault := typeShown(v.Type()); fault != nil {
 		return fault
 	}
-	if factsOf(v.Type()).role == plain {
+	switch factsOf(v.Type()).role {
+	case plain, raw, number:
 		return nil
 	}
-	return partsShown(v)
+	if isReference(v) {
+		ref := reference{v.Type(), v.UnsafePointer(), 0}
+		if v.Kind() == reflect.Slice {
+			ref.length = v.Len()
+		}
+		if w.met[ref] {
+			return nil
+		}
+		w.met[ref] = true
+	}
+	return w.parts(v)
 }
 
-func partsShown(v reflect.Value) *KeyError {
+func (w shownWalk) parts(v reflect.Value) *KeyError {
 	switch v.Kind() {
 	case reflect.Interface, reflect.Pointer:
 		if !v.IsNil() {
-			return valueShown(v.Elem())
+			return w.value(v.Elem())
 		}
 	case reflect.Slice, reflect.Array:
 		for i := range v.Len() {
-			if fault := valueShown(v.Index(i)); fault != nil {
+			if fault := w.value(v.Index(i)); fault != nil {
 				return fault.within(strconv.Itoa(i))
 			}
 		}
 	case reflect.Map:
 		for it := v.MapRange(); it.Next(); {
-			if fault := valueShown(it.Value()); fault != nil {
+			if fault := w.value(it.Value()); fault != nil {
 				return fault.within(keyToken(it.Key()))
 			}
 		}
@@ -180,7 +196,7 @@ func partsShown(v reflect.Value) *KeyError {
 			if err != nil { // in an embedded pointer that is nil
 				continue
 			}
-			if fault := valueShown(field); fault != nil {
+			if fault := w.value(field); fault != nil {
 				return fault.within(m.name)
 			}
 		}

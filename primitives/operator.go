@@ -114,7 +114,8 @@ func (s *Store) Raise(ctx context.Context, resource string, floor fence.Value) (
 
 // Forget drops the record that r shows, so that the next call runs the operation
 // again; one that was undone once stays in the state [Undone]: see [Claim.Undo]. It returns
-// [ErrChanged] if the record is not what r shows any more, [ErrNotFound] if it is gone, and a [*BusyError] if somebody is at work.
+// [ErrChanged] if the record is not what r shows any more, [ErrNotFound] if it is gone,
+// and a [*BusyError] if somebody is at work.
 func (s *Store) Forget(ctx context.Context, r Record) error {
 	if r.nonce == "" {
 		return ErrNotFound

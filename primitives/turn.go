@@ -15,7 +15,8 @@ type Turn struct {
 
 	// Probe, if positive, lets the turn begin before the holder's lease ends: once it has
 	// been held for as long again as it has been so far, after a second at least and Probe
-	// at most. Default: for a call that must not ask in vain, when the lease ends.
+	// at most. Default: the turn begins when that lease ends, for a call that must not ask
+	// in vain.
 	Probe time.Duration
 
 	// Within is how late the turn may begin. A call for which there is none by then is told

@@ -212,6 +212,16 @@ var plants = []plant{
 		faulty: settled, right: settled,
 	},
 	{
+		name: "N14 a clock beside a hidden field", cause: "functions of the input alone", prove: testsuite.ProveIdempotent,
+		inputs: [2]any{order{Account: 1, note: "x"}, order{Account: 1}},
+		policies: [2]func(*shop) interceptor.Policy{func(s *shop) interceptor.Policy {
+			p := policy()
+			p.Resource = interceptor.ResourceFrom(func(o order) string { return time.Now().Format(time.DateOnly) })
+			return p
+		}, business},
+		faulty: settled, right: settled,
+	},
+	{
 		name: "N14 a clock in what is compared", cause: "functions of the input alone", prove: testsuite.ProveIdempotent,
 		policies: [2]func(*shop) interceptor.Policy{func(s *shop) interceptor.Policy {
 			p := business(s)

@@ -27,6 +27,8 @@ type order struct {
 	Amount  int64
 	Price   float64
 	ID      string
+
+	note string // which JSON does not show
 }
 
 func accountOf(o order) string { return fmt.Sprintf("account/%d", o.Account) }

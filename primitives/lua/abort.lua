@@ -1,5 +1,6 @@
 -- abort: an operation ended without a result: drop its record and its lease if
--- they are ours (a record that was undone once is undone again), leave the queue, and hand the lease on.
+-- they are ours (a record that was undone once is undone again), leave the queue, and
+-- hand the lease on.
 -- KEYS  1 lease  2 token  3 queue  4 waiters  5 record  6 who waits for it
 --       7 tombstone of the nonce
 -- ARGV  1 nonce  2 epochs known  3 token ttl, ms

@@ -31,11 +31,11 @@ local who = {nonce = nonce, ttl = ttl, exec = exec, order = order, holder = ARGV
   fixed = (once or ARGV[14] ~= '1') and '1' or '0', floor = ARGV[5], channel = ARGV[7], ticket = ARGV[8], life = tonumber(ARGV[9])}
 
 -- start marks the record running.
-local function start(how, token, takeovers, undone)
+local function start(how, token, takeovers, undone, life)
   redis.call('HSET', KEYS[5], 'state', 'running', 'nonce', nonce, 'token', token, 'fp', fp,
     'holder', who.holder, 'began', time.now, 'how', how,
     'takeovers', takeovers, 'once', once and '1' or '0')
-  redis.call('PEXPIRE', KEYS[5], ARGV[10])
+  redis.call('PEXPIRE', KEYS[5], life or ARGV[10])
   return {how, token, takeovers, undone}
 end
 
@@ -53,6 +53,7 @@ local record
 record, bad = read_record(KEYS[5])
 if bad then return bad end
 local undone = record and record.undone ~= '' and record.undone or nil
+local life = kept(record, ARGV[10])
 if record and record.state == 'undone' then record = nil end
 
 -- refuse: an answer that ends this call without a grant. A waiter leaves the
@@ -79,7 +80,7 @@ if not lease then
 end
 if lease and lease.nonce ~= nonce then
   local newer = exec ~= '' and lease.exec == exec and order > lease.order
-  if newer and lease.op ~= digest_of(KEYS[5]) then return refuse({'changed', lease.holder}) end
+  if newer and lease.op ~= '' and lease.op ~= digest_of(KEYS[5]) then return refuse({'changed', lease.holder}) end
   if not newer or lease.fixed or who.fixed == '1' then
     local reply = busy_reply(time, lease, who)
     -- Who is at work on this very record brings the result for all at once.
@@ -116,5 +117,5 @@ else
   if bad then return bad end
 end
 if who.ticket ~= '' then leave(nonce) end
-if fp == '' and record then fp = record.fp end
-return start(how, token, decimal(takeovers), undone)
+if record and record.fp ~= '' then fp = record.fp end
+return start(how, token, decimal(takeovers), undone, life)

@@ -29,9 +29,9 @@ end
 -- when memory is full, and a script that has written may go on writing.
 
 -- The common way: record and lease are ours, and nobody waits.
-local stored = soft('HMGET', KEYS[5], 'nonce', 'state')
+local stored = soft('HMGET', KEYS[5], 'nonce', 'state', 'undone')
 if stored and stored[1] == nonce and stored[2] == 'running' and held_token(nonce)
-    and not KEYS[8] and redis.call('EXISTS', KEYS[3], KEYS[6]) == 0 then
+    and not stored[3] and not KEYS[8] and redis.call('EXISTS', KEYS[3], KEYS[6]) == 0 then
   redis.call('PEXPIRE', KEYS[5], ARGV[6])
   redis.call('DEL', KEYS[1])
   store()
@@ -56,7 +56,7 @@ if not record or undoes and not held then -- the one lost, as after a flush, or 
   if last > token or lease and not held then return {'superseded', '', last} end
 end
 
-local time, undone = clock(), {}
+local time, lives = clock(), {}
 if undoes then
   for i = 8, #KEYS do
     local other
@@ -65,11 +65,11 @@ if undoes then
     if other and other.token == '' and not other.finished and at_work(other) > 0 then
       return {'busy', decimal(other.left), other.holder, '', decimal(other.began)}
     end
-    undone[i] = math.max(other and other.left or 0, tonumber(ARGV[6]))
+    lives[i] = math.max(other and other.left or 0, tonumber(ARGV[6]))
   end
 end
 
-redis.call('PEXPIRE', KEYS[5], ARGV[6])
+redis.call('PEXPIRE', KEYS[5], kept(record, ARGV[6]))
 if held then redis.call('DEL', KEYS[1]) end
 if not record then
   redis.call('HSET', KEYS[5], 'nonce', nonce, 'token', token, 'fp', ARGV[7], 'holder', ARGV[8],
@@ -79,7 +79,7 @@ end
 if not (record and record.finished) then
   store()
   for i = 8, #KEYS do
-    write_undone(KEYS[i], decimal(undone[i]), {nonce = nonce, token = token, holder = ARGV[8], began = time.now, undone = token})
+    write_undone(KEYS[i], decimal(lives[i]), {nonce = nonce, token = token, holder = ARGV[8], began = time.now, undone = token})
   end
 end
 tell_finished(KEYS[5])

@@ -42,9 +42,9 @@ if record and record.state ~= 'undone' then
       return {'poisoned', decimal(record.takeovers), record.holder}
     end
   end
-  if fp == '' then fp = record.fp end
+  if record.fp ~= '' then fp = record.fp end
 end
 redis.call('HSET', KEYS[1], 'state', 'running', 'nonce', nonce, 'token', '', 'fp', fp,
   'holder', ARGV[3], 'began', decimal(at), 'how', how, 'takeovers', decimal(takeovers), 'once', '0')
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('PEXPIRE', KEYS[1], kept(record, ARGV[2]))
 return {how, '', decimal(takeovers), undone}

@@ -20,6 +20,6 @@ if left > 0 then
   return {'busy', decimal(left), record.holder, record.token, decimal(record.began)}
 end
 redis.call('HSET', KEYS[5], 'state', 'done', 'how', 'resolved', 'memo', ARGV[4])
-redis.call('PEXPIRE', KEYS[5], ARGV[3])
+redis.call('PEXPIRE', KEYS[5], kept(record, ARGV[3]))
 tell_finished(KEYS[5])
 return {'resolved'}

@@ -5,7 +5,7 @@
 -- returns {'suspended'}
 --         {'lost', holder, token}
 --         {'corrupt', key, reason}
--- include: soft token state
+-- include: clock soft token state
 local lease, bad = read_lease(KEYS[1])
 if bad then return bad end
 local record
@@ -17,5 +17,5 @@ end
 if not record or record.nonce ~= ARGV[1] or record.finished then return {'lost', '', ''} end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.call('HSET', KEYS[2], 'state', 'pending')
-redis.call('PEXPIRE', KEYS[2], ARGV[3])
+redis.call('PEXPIRE', KEYS[2], kept(record, ARGV[3]))
 return {'suspended'}

@@ -1,6 +1,6 @@
 -- Reading what is stored, mistrustfully: whatever does not look like ours is
 -- reported with the name of its key and never taken for "absent".
--- Needs: soft, token.
+-- Needs: clock, soft, token.
 
 -- is_count: a whole number that is ours, below 2^53.
 local function is_count(s)
@@ -51,6 +51,13 @@ local function read_record(key)
   return {left = left, nonce = v[1], state = state, finished = finished, token = token,
     fp = v[4] or '', holder = v[5] or '', began = tonumber(v[6]), how = v[7] or '',
     takeovers = tonumber(v[8]), once = v[9] or '', undone = undone}
+end
+
+-- kept is how long a record is kept that is to be for `ttl` ms: not shorter than it is kept
+-- already, if it was undone once, for that must not be forgotten sooner.
+local function kept(record, ttl)
+  if record and record.undone ~= '' then return decimal(math.max(record.left, tonumber(ttl))) end
+  return ttl
 end
 
 -- at_work: for how long whoever runs an unfinished record counts as alive, in ms: while
