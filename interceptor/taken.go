@@ -127,6 +127,10 @@ func (in *input) wholeKey() (string, error) {
 // keyable is the arguments as primitives.NewInput must see them: by pointers that keep
 // the types of the parameters, and raw payloads by their content.
 func (p *plan) keyable(args []any) ([]any, error) {
+	added := len(args) // from where on a release may have added what is at zero
+	for added > len(p.params) && isNothing(args[added-1]) {
+		added--
+	}
 	list := make([]any, 0, len(args))
 	for i, arg := range args {
 		raw, ok, err := payloadsOf(arg)
@@ -136,21 +140,36 @@ func (p *plan) keyable(args []any) ([]any, error) {
 		case ok:
 			list = append(list, raw...)
 		default:
-			list = append(list, p.typed(i, arg))
+			list = append(list, p.typed(i, arg, i >= added))
 		}
 	}
 	return list, nil
 }
 
+// isNothing reports whether an argument of a type that is not known is at zero.
+func isNothing(arg any) bool {
+	v := reflect.ValueOf(arg)
+	switch v.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Slice, reflect.Map:
+		return v.Len() == 0
+	}
+	return v.IsZero()
+}
+
 // typed is a pointer to an argument, as its parameter holds it. Where that is not known, it
-// is the argument itself: an interface may hold it, so that 0, false and nothing differ, and
-// a float may be an integer that was rounded when it was decoded.
-func (p *plan) typed(i int, arg any) any {
+// is the argument itself: an interface may hold it, so that 0, false and nothing differ where
+// more arguments follow, and a float may be an integer that was rounded when it was decoded.
+func (p *plan) typed(i int, arg any, added bool) any {
 	t := reflect.TypeOf(arg)
-	if i >= len(p.params) || t != nil && !t.AssignableTo(p.params[i]) {
+	switch {
+	case i < len(p.params) && (t == nil || t.AssignableTo(p.params[i])):
+		t = p.params[i]
+	case !added || t == nil:
 		return arg
 	}
-	to := reflect.New(p.params[i])
+	to := reflect.New(t)
 	if arg != nil {
 		to.Elem().Set(reflect.ValueOf(arg))
 	}

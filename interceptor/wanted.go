@@ -100,7 +100,7 @@ func (c *call) askWithin() time.Duration {
 	within := askWithin
 	for _, timeout := range []time.Duration{c.info.StartToCloseTimeout, c.info.HeartbeatTimeout} {
 		if timeout > 0 {
-			within = min(within, timeout/4)
+			within = min(within, max(timeout/4, time.Second/2))
 		}
 	}
 	return within

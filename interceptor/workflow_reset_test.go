@@ -81,10 +81,11 @@ func TestWorkflowReset(t *testing.T) {
 		for _, pending := range []string{"scheduled before", "scheduled after"} {
 			t.Run(name+", "+pending, func(t *testing.T) {
 				t.Parallel()
-				c.policy.LeaseTTL = forever
-				step := c.policy
+				policy := c.policy
+				policy.LeaseTTL = forever
+				step := policy
 				step.Resource = interceptor.ResourceFunc{} // which the pending body holds
-				e := newEnv(t, interceptor.For("step", step), interceptor.For("work", c.policy))
+				e := newEnv(t, interceptor.For("step", step), interceptor.For("work", policy))
 				seen, s, done := e.watch(), newStage(e, "work"), &steps{runs: map[string]int{}}
 				e.worker(and(s.register, named("step", done.step), func(w worker.Registry) {
 					w.RegisterWorkflowWithOptions(resettable, workflow.RegisterOptions{Name: "resettable"})
