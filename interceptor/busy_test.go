@@ -91,6 +91,16 @@ func TestABusyCallComesBackInItsTurn(t *testing.T) {
 		c.plan.terms.saw(2 * time.Second)
 		got = delay(c, primitives.BusyError{Remaining: time.Second, Ahead: 5})
 		require.GreaterOrEqual(t, got, 11*time.Second, "after those who were before it in line")
+
+		c.plan.terms.saw(time.Hour)
+		got = delay(c, primitives.BusyError{Remaining: time.Second, Ahead: 299})
+		require.LessOrEqual(t, got, latest+time.Second, "however many there are")
+		freely := busyCall(t, &temporal.RetryPolicy{}, nil)
+		freely.plan.terms.saw(time.Hour)
+		got = delay(freely, primitives.BusyError{Remaining: time.Second, Ahead: 299})
+		require.LessOrEqual(t, got, latestOfFreely+time.Second, "and where asking costs nothing, soon")
+		got = delay(freely, primitives.BusyError{Remaining: time.Second, Turn: freely.itsTurn().Within})
+		require.LessOrEqual(t, got, latestOfFreely+time.Second)
 	}
 }
 

@@ -69,7 +69,7 @@ func TestAResultFromElsewhere(t *testing.T) {
 			text := <-p.texts
 			e.suspended(kit)
 			eventually(t, "the body's answer", func() bool { return len(w.all()) > 0 }) // it passes on after Redis knows
-			require.True(t, w.all()[0].err == activity.ErrResultPending) //nolint:errorlint // the SDK compares like this
+			require.True(t, w.all()[0].err == activity.ErrResultPending)                //nolint:errorlint // the SDK compares like this
 			_, err := e.run(call("ask", "x").once())
 			require.Equal(t, interceptor.TypeBusy, failure(t, err).Type())
 

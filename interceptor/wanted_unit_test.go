@@ -159,3 +159,21 @@ func (d describedActivity) Describe(ctx context.Context, _ client.DescribeActivi
 	}
 	return d.described.activity, d.described.err
 }
+
+// N16: the question leaves the body most of its time, and is not asked again at once where
+// nobody answers.
+func TestTheQuestionLeavesTheBodyItsTime(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ toClose, heartbeat, want time.Duration }{
+		{time.Minute, 0, askWithin}, {8 * time.Second, 0, 2 * time.Second}, {time.Minute, 4 * time.Second, time.Second},
+		{time.Second, 0, time.Second / 2}, {1, 1, time.Second / 2}, {0, 0, askWithin},
+	} {
+		call := unitCall(t, Policy{}, func(i *activity.Info) { i.StartToCloseTimeout, i.HeartbeatTimeout = c.toClose, c.heartbeat })
+		require.Equal(t, c.want, call.askWithin())
+	}
+	var m moment
+	require.False(t, m.within(time.Hour), "never")
+	m.now()
+	require.True(t, m.within(time.Hour))
+	require.False(t, m.within(0))
+}

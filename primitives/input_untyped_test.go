@@ -153,4 +153,3 @@ func TestUntypedValuesThatHide(t *testing.T) {
 		require.NoError(t, err)
 	}
 }
-

@@ -246,3 +246,29 @@ func TestN15KeyAfterAnUndoIsAWireFormat(t *testing.T) {
 	require.Equal(t, key, key.After(0))
 	require.Equal(t, "v1:golden:a57b8764c89ff17324a1e1bfc03fd5eadff92d43233676bb5d17d0ebf47c7338", key.After(1<<50).String())
 }
+
+// N15: what was undone is remembered as long as it was to be, whatever a run after it keeps.
+func TestN15ARunDoesNotShortenWhatWasUndone(t *testing.T) {
+	behaviour(t, func(e *env) {
+		long, short := e.guard(GuardOptions{Retention: 720 * time.Hour}), e.guard(GuardOptions{LeaseTTL: time.Second, Retention: time.Hour})
+		for name, end := range map[string]func(*Claim) error{
+			"abort":    func(c *Claim) error { return c.Abort(e.ctx()) },
+			"complete": func(c *Claim) error { return c.Complete(e.ctx(), nil) },
+			"fail":     func(c *Claim) error { return c.Fail(e.ctx(), nil) },
+			"suspend":  func(c *Claim) error { return c.Suspend(e.ctx(), time.Second) },
+		} {
+			op := e.onAccount()
+			e.does(short, op, "first")
+			_, err := e.compensates(long, op)
+			require.NoError(e, err)
+			c := e.claim(short, op)
+			require.Greater(e, e.ttl(e.record(op)), 719*time.Hour, "%s: running", name)
+			require.NoError(e, end(c))
+			require.Greater(e, e.ttl(e.record(op)), 719*time.Hour, name)
+			e.expire(op.Resource)
+		}
+		op := e.op()
+		e.does(short, op, "first")
+		require.Less(e, e.ttl(e.record(op)), 2*time.Hour, "or the test shows nothing")
+	})
+}
