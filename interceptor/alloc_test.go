@@ -64,5 +64,5 @@ func TestAGuardedActivityAllocatesNoMoreThanStated(t *testing.T) { //nolint:para
 	guarded, replayed := allocations("guarded", all)-plain, allocations("replayed", 0)-plain
 	t.Logf("plain %.0f; a guard adds %.0f, and %.0f to a replay", plain, guarded, replayed)
 	require.LessOrEqual(t, guarded, 312.0)
-	require.LessOrEqual(t, replayed, 200.0)
+	require.LessOrEqual(t, replayed, 216.0)
 }

@@ -65,24 +65,30 @@ func (c *call) run(ctx context.Context, in *sdk.ExecuteActivityInput, next execu
 	}
 	b := &body{call: c, in: in, next: next}
 	done, err := c.plan.guard.Do(ctx, op, b.run)
-	if b.returned && !errors.Is(b.err, activity.ErrResultPending) {
-		c.plan.terms.saw(time.Since(b.begun))
+	if b.returned {
+		return c.ended(op.Key, b, err)
 	}
 	switch {
-	case b.returned && b.err != nil:
-		return nil, b.err
-	case err != nil && b.returned:
-		return nil, c.notStored(op.Key, err)
 	case c.hookFailure != nil:
 		return nil, c.hookFailure
 	case err != nil && canceled(ctx, err):
 		return nil, context.Cause(ctx) // as which Temporal must know it
 	case err != nil:
 		return nil, c.refused(op.Key, err)
-	case b.returned:
-		return answer(b.payloads)
 	}
 	return c.replay(op.Key, done.Memo)
+}
+
+// ended is the answer after a body that has returned; err is about its result.
+func (c *call) ended(key primitives.Key, b *body, err error) (any, error) {
+	switch {
+	case b.err != nil:
+		return nil, b.err
+	case err != nil:
+		return nil, c.notStored(key, err)
+	}
+	c.plan.terms.saw(time.Since(b.begun))
+	return answer(b.payloads)
 }
 
 // body is the run of the activity's function under its guard.

@@ -40,18 +40,17 @@ func isZero(v reflect.Value) bool {
 		zero := zeroText(v.Type())
 		return zero != "" && ownText(v) == zero
 	}
-	switch v.Kind() {
-	case reflect.Struct:
-		return showsNothing(v)
-	case reflect.Array:
-		for i := range v.Len() {
-			if !isZero(v.Index(i)) {
-				return false
-			}
+	return v.Kind() == reflect.Struct && showsNothing(v) || v.Kind() == reflect.Array && holdsNothing(v)
+}
+
+// holdsNothing reports whether all elements of an array are zero.
+func holdsNothing(v reflect.Value) bool {
+	for i := range v.Len() {
+		if !isZero(v.Index(i)) {
+			return false
 		}
-		return true
 	}
-	return false
+	return true
 }
 
 // writesNull reports whether JSON has null for a value that has a type.
