@@ -51,10 +51,8 @@ func (n localCalls) header(p *plan, name string, args []any, explicit string) *c
 	if l.taken, err = in.take(explicit); err == nil {
 		l.Input, err = in.local(explicit)
 	}
-	if _, large := in.digest(); large == nil {
-		if hidden := in.checkShown(explicit); hidden != nil {
-			err = hidden
-		}
+	if hidden := in.checkShown(explicit); hidden != nil {
+		err = hidden
 	}
 	if err != nil {
 		l.Refused = err.Error()
@@ -83,7 +81,7 @@ func (in *input) checkShown(explicit string) error {
 	}
 	list, err := in.plan.keyable(in.args)
 	if err == nil {
-		err = primitives.CheckShown(list)
+		err = primitives.CheckShown(list, in.most)
 	}
 	return err
 }

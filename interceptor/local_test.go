@@ -96,8 +96,14 @@ func TestHiddenFieldsOfALocalActivity(t *testing.T) {
 		a, b := localOf(t, p, 1, "", money{"EUR", 100}), localOf(t, p, 1, "", money{"EUR", 200})
 		require.NotEqual(t, keyOfLocal(t, p, a), keyOfLocal(t, p, b), "%s", scope)
 	}
+	type opaque struct{ id string } //nolint:unused // that it shows nothing is the point
+	_, err := parseLocal(localCalls{}.header(&plan{}, "a", []any{opaque{}}, "").GetData(), "a")
+	require.ErrorContains(t, err, "/0/id", "the field, and not only that nothing is shown")
+	many := make([]map[string]any, 1_000_000)
+	_, err = parseLocal(localCalls{}.header(&plan{}, "a", []any{many}, "").GetData(), "a")
+	require.ErrorContains(t, err, "over the limit")
 	require.NotEmpty(t, localOf(t, Policy{Scope: ScopeRun}, 1, "k", in).Input)
-	_, err := opOf(t, Policy{Scope: ScopeRun}, ofWorkflow(), in)
+	_, err = opOf(t, Policy{Scope: ScopeRun}, ofWorkflow(), in)
 	require.NoError(t, err, "a regular activity does not get it")
 }
 

@@ -24,7 +24,7 @@ func TestSharedValuesAreCheckedOnce(t *testing.T) {
 	for range 60 { // 2^60 ways
 		last = &node{last, last}
 	}
-	require.NoError(t, CheckShown([]any{last}))
+	require.NoError(t, CheckShown([]any{last}, 0))
 	_, err := NewInput([]any{last}, 1<<16)
 	require.ErrorContains(t, err, "over the limit")
 }
@@ -54,14 +54,14 @@ func TestFieldsThatJSONDoesNotShow(t *testing.T) {
 		"/0/User/username": url.URL{},
 	} {
 		var e *KeyError
-		require.ErrorAs(t, CheckShown([]any{v}), &e, path)
+		require.ErrorAs(t, CheckShown([]any{v}, 0), &e, path)
 		require.Contains(t, e.Path+" ", path+" ")
 	}
 	shadowed := struct {
 		base
 		ID string
 	}{}
-	require.Error(t, CheckShown([]any{shadowed}), "an outer field hides the embedded one")
+	require.Error(t, CheckShown([]any{shadowed}, 0), "an outer field hides the embedded one")
 	for _, v := range []any{
 		nil, 1, "a", time.Now(), netip.MustParseAddr("::1"), big.NewInt(1), ptr(time.Now()), []time.Time{}, map[string]any{"t": time.Now()},
 		timestamppb.Now(), &commonpb.Payload{}, struct{ unexported }{}, struct {
@@ -71,7 +71,7 @@ func TestFieldsThatJSONDoesNotShow(t *testing.T) {
 			no struct{}
 		}{}, json.RawMessage("1"), struct{ T reflect.Kind }{},
 	} {
-		require.NoError(t, CheckShown([]any{v}), "%T", v)
+		require.NoError(t, CheckShown([]any{v}, 0), "%T", v)
 	}
 }
 
@@ -87,12 +87,12 @@ func TestAFormFromAnEmbeddedField(t *testing.T) {
 		*pointerForm
 		cents int64 //nolint:unused // that it is not shown is the point
 	}
-	require.NoError(t, CheckShown([]any{alone{}, ownBeside{}, &ownBeside{}, map[string]alone{}}))
+	require.NoError(t, CheckShown([]any{alone{}, ownBeside{}, &ownBeside{}, map[string]alone{}}, 0))
 	for path, v := range map[string]any{
 		"/0/Cents": beside{}, "/0/v/Cents": map[string]any{"v": &beside{}}, "/0/cents": pointer{}, "/0/*/Cents": []beside{},
 	} {
 		var e *KeyError
-		require.ErrorAs(t, CheckShown([]any{v}), &e, path)
+		require.ErrorAs(t, CheckShown([]any{v}, 0), &e, path)
 		require.Equal(t, path, e.Path)
 	}
 }

@@ -124,8 +124,8 @@ func holdsInput(outer reflect.Type, f reflect.StructField) bool {
 // function that gets the values themselves sees such a field, and the digests of
 // [NewInput] and [NewKey] do not. Types with a JSON or text form of their own are taken
 // by that; one that has it from an embedded field may have no other fields. What package
-// sync defines, or has no size, is no input.
-func CheckShown(args []any) error {
+// sync defines, or has no size, is no input. most is that of [NewInput].
+func CheckShown(args []any, most int) error {
 	for i, arg := range args {
 		if arg == nil {
 			continue
@@ -134,7 +134,7 @@ func CheckShown(args []any) error {
 			return fault.within(strconv.Itoa(i))
 		}
 	}
-	if fault := inspectPayload(args); fault != nil { // the values may refer to themselves
+	if fault := inspectBounded(args, most/bytesPerStep); fault != nil { // the values may refer to themselves
 		return fault
 	}
 	walk := shownWalk{met: map[reference]bool{}}
