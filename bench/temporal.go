@@ -109,8 +109,8 @@ func temporalTable(ctx context.Context, rounds int) (err error) {
 	return err
 }
 
-// worker is tuned as one would for throughput: eager activities (the SDK's default) and
-// enough pollers.
+// worker is tuned as one would for throughput: enough pollers. Eager activities, the SDK's
+// default, are off in the dev server.
 func (a *activities) worker() (worker.Worker, error) {
 	kit, err := interceptor.New(interceptor.Options{Redis: a.rdb, Guards: []interceptor.Guard{
 		interceptor.For(guardedActivity, interceptor.Policy{}),
