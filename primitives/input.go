@@ -169,6 +169,9 @@ func (w inputWriter) value(v reflect.Value) error {
 	if f := inputFactsOf(v.Type()); !f.taken {
 		return w.leaf(v, f)
 	}
+	if err := w.fits(v); err != nil {
+		return err
+	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		if isZero(v) {
@@ -186,6 +189,9 @@ func (w inputWriter) value(v reflect.Value) error {
 
 // leaf writes a value that is not taken apart. The most common ones need no detour.
 func (w inputWriter) leaf(v reflect.Value, f *inputFacts) error {
+	if err := w.fits(v); err != nil {
+		return err
+	}
 	if !f.own {
 		switch v.Kind() {
 		case reflect.String:
@@ -202,6 +208,18 @@ func (w inputWriter) leaf(v reflect.Value, f *inputFacts) error {
 		return w.marshalOrdered(v)
 	}
 	return w.marshal(v, inputEncoding)
+}
+
+// fits refuses what is too large before it is written: each byte and each element takes a
+// byte of text at least.
+func (w inputWriter) fits(v reflect.Value) error {
+	switch v.Kind() {
+	case reflect.String, reflect.Slice, reflect.Array, reflect.Map:
+		if v.Len() > w.most {
+			return &KeyError{Reason: fmt.Sprintf("the payload has at least %d bytes of JSON, over the limit of %d", v.Len(), w.most)}
+		}
+	}
+	return nil
 }
 
 // marshalOrdered writes a value whose own method may go through a map, which Go does in any

@@ -16,6 +16,9 @@ func (w inputWriter) untyped(v reflect.Value) error {
 	if v.IsNil() {
 		return w.WriteToken(jsontext.Null)
 	}
+	if err := w.fits(v.Elem()); err != nil {
+		return err
+	}
 	switch v.Elem().Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map, reflect.Struct:
 		if fault := (byValue{map[reference]bool{}}).hidden(v.Elem(), false); fault != nil {

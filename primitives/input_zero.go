@@ -9,6 +9,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// longestZero is more than what any zero is written as.
+const longestZero = 1024
+
 var zeroer = reflect.TypeFor[interface{ IsZero() bool }]()
 
 // isZero reports whether a value counts as none. See [NewInput].
@@ -36,11 +39,20 @@ func isZero(v reflect.Value) bool {
 	case reflect.Float32, reflect.Float64: // -0, too
 		return v.Float() == 0
 	}
-	if f.own { // zero may have several forms in Go, and has one text
-		zero := zeroText(v.Type())
-		return zero != "" && ownText(v) == zero
+	if f.own {
+		return isWrittenAsZero(v)
 	}
 	return v.Kind() == reflect.Struct && showsNothing(v) || v.Kind() == reflect.Array && holdsNothing(v)
+}
+
+// isWrittenAsZero reports whether a value with a form of its own has that of the zero value,
+// of which there may be several in Go.
+func isWrittenAsZero(v reflect.Value) bool {
+	if v.Kind() == reflect.Slice && v.Len() > longestZero {
+		return false
+	}
+	zero := zeroText(v.Type())
+	return zero != "" && ownText(v) == zero
 }
 
 // holdsNothing reports whether all elements of an array are zero.

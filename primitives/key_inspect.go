@@ -106,6 +106,9 @@ func isReference(v reflect.Value) bool {
 func (w *inspector) inspectRole(v reflect.Value, f *facts) *KeyError {
 	switch f.role {
 	case raw:
+		if w.most > 0 && v.Len() > w.most*bytesPerStep {
+			return &KeyError{Reason: fmt.Sprintf("it has %d bytes of raw JSON, over the limit", v.Len())}
+		}
 		return inspectRaw(v.Bytes())
 	case number:
 		return inspectNumber(v.String())
