@@ -125,7 +125,7 @@ func (e *env) worker(register func(worker.Registry), edits ...func(*worker.Optio
 
 func (e *env) workerWith(k *interceptor.Interceptor, register func(worker.Registry), edits ...func(*worker.Options)) worker.Worker {
 	e.Helper()
-	o := worker.Options{}
+	o := worker.Options{DeadlockDetectionTimeout: stall} // a second is too short for a machine that stands still
 	o.Interceptors = append(o.Interceptors, k)
 	for _, edit := range edits {
 		edit(&o)
