@@ -166,7 +166,7 @@ func (p *plan) typed(i int, arg any, added bool) any {
 	switch {
 	case i < len(p.params) && (t == nil || t.AssignableTo(p.params[i])):
 		t = p.params[i]
-	case !added || t == nil:
+	case t == nil || !added && t.Kind() != reflect.Pointer: // no interface holds a pointer that was decoded
 		return arg
 	}
 	to := reflect.New(t)
