@@ -102,6 +102,9 @@ func ownText(v reflect.Value) (text string) {
 			text = ""
 		}
 	}()
+	if v.CanAddr() { // a message must not be copied
+		v = v.Addr()
+	}
 	b, err := json.Marshal(v.Interface(), inputEncoding)
 	value := jsontext.Value(b)
 	if err != nil || value.Canonicalize(jsontext.CanonicalizeRawInts(false)) != nil {
